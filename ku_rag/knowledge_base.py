@@ -591,11 +591,11 @@ class KnowledgeBase:
             BadInput: no reader knows this kind of file.
         """
         from ku_rag.ingest.readers import folder
-        from ku_rag.ingest.readers.parser import Limits, Parsing
+        from ku_rag.ingest.readers.parser import Parsing
 
         source = arguments.path(path, "the source").resolve()
         arguments.callback(progress, "progress")
-        parsing = Parsing(Limits.of(self._session.settings), progress)
+        parsing = Parsing.of(self._session.settings, progress)
         with self._session.write() as writer, closing(folder.read(source, parsing)) as read:
             items: Iterator[Item] = read
             if uploaded:
@@ -666,7 +666,6 @@ class KnowledgeBase:
             Refused: see `yes`.
         """
         from ku_rag.ingest import changes
-        from ku_rag.ingest.readers.parser import Limits
 
         folder = arguments.path(path, "the folder").resolve()
         arguments.check(yes, "yes", bool)
@@ -677,7 +676,7 @@ class KnowledgeBase:
                 writer,
                 self._session.database,
                 folder,
-                limits=Limits.of(self._session.settings),
+                settings=self._session.settings,
                 yes=yes,
                 dry_run=dry_run,
                 progress=progress,

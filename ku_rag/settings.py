@@ -91,6 +91,8 @@ class Settings:
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
+        units: what a text or document is: "file" a unit, "heading" a unit for each heading, "auto"
+            a unit for each heading if these name things.
         parse_memory: megabytes, 128 to 1,000,000, that the parser of foreign files may use.
         parse_seconds: seconds of processor time, 0.1 to 86,400, that a document, or a record of a
             file of many, may take to parse.
@@ -152,6 +154,7 @@ class Settings:
     images: str = _one_of("copy", "link")
     lock_wait_s: float = _number(10.0, 0, 86_400)
     max_memory: int = _number(1024, 64, 1_000_000)
+    units: str = _one_of("auto", "file", "heading")
     parse_memory: int = _number(1024, 128, 1_000_000)
     parse_seconds: float = _number(60.0, 0.1, 86_400)
     parse_output: int = _number(64, 1, 4_000)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -246,6 +246,33 @@ _SEQUENCES: Mapping[str, Callable[[object, str], tuple[Any, ...]]] = {
 }
 
 
+Line = tuple[int, int, float, float, float, float]
+"""A line of a document with pages, see `TextPlace`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """Where a text or a table of a document is.
+
+    Args:
+        section: the heading above it; "" for none.
+        lines: of a document with pages, for each line of the text the number of its first
+            character, its page from 1, and left, top, right and bottom in shares of the page's
+            width and height (0 to 1).
+    """
+
+    section: str = ""
+    lines: tuple[Line, ...] = ()
+
+
+class ChunkPlace(NamedTuple):
+    """Heading above a chunk, and of a document with pages its page and box, see `TextPlace`."""
+
+    section: str = ""
+    page: int | None = None
+    box: tuple[float, float, float, float] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One file or record: where texts and images came from.
@@ -255,12 +282,14 @@ class Source:
         texts: its documents, whole.
         images: its picture files.
         tables: its tables.
+        places: of each text, then of each table; empty if none has a place.
     """
 
     uri: str
     texts: tuple[str, ...] = ()
     images: tuple[Path, ...] = ()
     tables: tuple[Table, ...] = ()
+    places: tuple[TextPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +443,9 @@ class Evidence(Serializable):
         owners: the units whose own source it comes from; none for text that belongs to no unit.
         owner_names: names of the owners.
         table: the row of a table that the chunk is; None for other text.
+        section: heading above it in its document; "" for none.
+        page: of a document with pages, the page where it begins, from 1.
+        box: there; left, top, right and bottom in shares of the page's width and height.
     """
 
     label: str = field(metadata=INTERNAL)
@@ -425,11 +457,15 @@ class Evidence(Serializable):
     owners: tuple[str, ...] = ()
     owner_names: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     table: TableRow | None = None
+    section: str = ""
+    page: int | None = None
+    box: tuple[float, float, float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields; "table" only for a row of a table."""
+        """The fields; those from "table" on only if they have a value."""
         values = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
-        return values if self.table else {k: v for k, v in values.items() if k != "table"}
+        optional = ("table", "section", "page", "box")
+        return {key: value for key, value in values.items() if value or key not in optional}
 
     @property
     def origin(self) -> str:

@@ -116,6 +116,7 @@ def test_texts_that_are_no_text_are_left_out(kb, tmp_path):
     for name, (data, _) in files.items():
         (folder / name).write_bytes(data)
     (folder / "wide.txt").write_bytes("It shines.".encode("utf-16"))
+    picture(folder / "lamp.png", 1)
     report = kb.ingest(tmp_path / "things")
     said = {os.path.basename(q.item): q.reason for q in report.quarantined}
     assert set(said) == set(files)

@@ -14,9 +14,9 @@ from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.names import parted
 from ku_rag.retrieval.search import search
-from ku_rag.store import table_rows, unit_records
+from ku_rag.store import table_rows, text_places, unit_records
 from ku_rag.store.connection import as_json
-from ku_rag.types import Evidence, PathEvidence
+from ku_rag.types import ChunkPlace, Evidence, PathEvidence
 
 _MOST_PATHS = 5
 _MOST_OWN = 20
@@ -196,6 +196,7 @@ def list_evidence(
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
         names[unit_id] = name
     rows = table_rows.of_chunks(connection, list(stored))
+    places = text_places.of_chunks(connection, stored)
     pieces = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})
@@ -204,6 +205,7 @@ def list_evidence(
         units = tuple(dict.fromkeys((*owners, *(meant or listed))))
         uri, text = stored[row]
         called = tuple(names[unit] for unit in owners)
-        table = rows.get(row)
-        pieces.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called, table))
+        place = places.get(row, ChunkPlace())
+        fields = (uri, text, score, owners, called, rows.get(row), *place)
+        pieces.append(Evidence(f"E{number}", row, units, *fields))
     return pieces

@@ -61,8 +61,17 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     print_result(data, f"exists already: {base.path}" if existed else str(base.path))
 
 
+units_option = click.option(
+    "--units",
+    type=click.Choice(["auto", "file", "heading"]),
+    help="What is a unit of a text or document: the file, each heading, or headings that name "
+    "things (auto).  [default: auto]",
+)
+
+
 @click.command()
 @click.argument("paths", type=PATH, nargs=-1, required=True)
+@units_option
 @click.option(
     "--max-memory",
     type=click.IntRange(64, 1_000_000),
@@ -73,16 +82,19 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     "--extract", "extractor", metavar="MODEL", help="Have it read facts from texts; see `extract`."
 )
 @common
-def ingest(paths: tuple[Path, ...], max_memory: int | None, extractor: str | None) -> None:
+def ingest(
+    paths: tuple[Path, ...], units: str | None, max_memory: int | None, extractor: str | None
+) -> None:
     """Ingest folders, and JSONL, Parquet, tar, CSV, TSV, Markdown, text, HTML, DOCX or PDF files.
 
-    Each sub-folder is a unit: its name, its pictures, texts and documents. The knowledge base
-    is made if it does not exist. Ingesting the same thing twice changes nothing.
+    A sub-folder with pictures is a unit: its name, its pictures, texts and documents. The
+    knowledge base is made if it does not exist. Ingesting the same thing twice changes nothing.
     """
     for path in paths:
         existing(path, "a folder or file to ingest")
-    limit = {} if max_memory is None else {"max_memory": max_memory}
-    with open_base(create=True, **limit) as base, progress("ingesting") as moved:
+    settings = {"max_memory": max_memory, "units": units}
+    settings = {key: value for key, value in settings.items() if value is not None}
+    with open_base(create=True, **settings) as base, progress("ingesting") as moved:
         reports = [base.ingest(path, progress=moved) for path in paths]
     if extractor:
         # The model is not one of the settings of a new base: questions do not ask it.
@@ -138,11 +150,13 @@ def _remark_extraction(extraction: Extraction) -> None:
 @click.argument("folder", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only report what would happen.")
 @click.option("--yes", is_flag=True, help="Delete even when most or all of the folder is gone.")
+@units_option
 @common
-def sync(folder: Path, dry_run: bool, yes: bool) -> None:
+def sync(folder: Path, dry_run: bool, yes: bool, units: str | None) -> None:
     """Add what is new in FOLDER, replace what changed, delete what is gone."""
     create = folder.is_dir() and not dry_run
-    with open_base(create=create) as base, progress("syncing") as moved:
+    settings = {"units": units} if units else {}
+    with open_base(create=create, **settings) as base, progress("syncing") as moved:
         report = base.sync(folder, dry_run=dry_run, yes=yes, progress=moved)
     print_report(report, "would be " if dry_run else "")
 

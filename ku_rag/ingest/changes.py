@@ -20,7 +20,7 @@ from ku_rag.ingest.deletion import delete_sources, delete_units, merged
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
-from ku_rag.ingest.readers.parser import Limits, Parsing
+from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.ingest.seen_sources import SeenSources, uris_below
 from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
@@ -198,7 +198,7 @@ def sync(
     database: Database,
     folder: Path,
     *,
-    limits: Limits,
+    settings: Settings,
     yes: bool,
     dry_run: bool,
     progress: Progress | None,
@@ -224,7 +224,7 @@ def sync(
     ).fetchone()
     seen = SeenSources()
     if there and stored:
-        with closing(read(folder, Parsing(limits, progress))) as items:
+        with closing(read(folder, Parsing.of(settings, progress))) as items:
             for item in items:
                 seen.add(item)
     gone = seen.missing_below(database.connection, folder)
@@ -236,7 +236,7 @@ def sync(
     report = IngestReport()
     with suppress(_RollBack), pipeline.writer.change() if dry_run else nullcontext():
         if there:
-            with closing(read(folder, Parsing(limits, progress))) as items:
+            with closing(read(folder, Parsing.of(settings, progress))) as items:
                 report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
             deleted = delete_sources(connection, gone)

@@ -20,9 +20,10 @@ from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, PartialSource
 from ku_rag.ingest.readers.item_codec import MemberPath
 from ku_rag.pictures import check_all_differ, probe
-from ku_rag.store import relations
+from ku_rag.store import relations, text_places
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
+from ku_rag.store.text_places import PlaceRow
 from ku_rag.types import Quarantined, Record, Relation, Table, Unit, Word
 
 
@@ -116,6 +117,7 @@ class PreparedSource:
         relations: The relations that it states.
         tables: Its tables.
         first_row: Number of the document that holds the first row of the tables.
+        places: Of its documents, see `text_places`.
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
         chunk_vectors: float32 or float16[number of chunks, dim]; None before they are encoded.
@@ -136,6 +138,7 @@ class PreparedSource:
     partial: bool = False
     tables: Sequence[Table] = ()
     first_row: int = 0
+    places: Sequence[PlaceRow] = ()
     chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
     keeps_texts: bool = False
@@ -187,9 +190,12 @@ def documents(texts: Sequence[str], tables: Sequence[Table]) -> Sequence[str]:
     return (*texts, *rows) if rows else texts
 
 
-def hash_texts(texts: Sequence[str], tables: Sequence[Table] = ()) -> str:
-    """Return the SHA-256 of texts, and of tables if there are any, as a list in JSON."""
-    return content_hash(as_json([*texts, *(table.to_dict() for table in tables)]))
+def hash_texts(
+    texts: Sequence[str], tables: Sequence[Table] = (), places: Sequence[PlaceRow] = ()
+) -> str:
+    """Return the SHA-256 of texts, and of tables and places if there are any, as a list in JSON."""
+    contents = [*texts, *(table.to_dict() for table in tables)]
+    return content_hash(as_json([*contents, *places]))
 
 
 def earlier_texts_hash(texts: Sequence[str]) -> str:
@@ -227,6 +233,7 @@ def prepare(
         declared = Declaration.from_unit(unit, relations.digest(stated)) if unit else None
         described = declared is not None and declared.describes_unit
         if pictures or source.texts or source.tables or not source.images or described:
+            places = text_places.rows(source.places, source.tables)
             partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)
             sources.append(
                 PreparedSource(
@@ -235,12 +242,13 @@ def prepare(
                     declared,
                     documents(source.texts, source.tables),
                     pictures,
-                    hash_texts(source.texts, source.tables),
+                    hash_texts(source.texts, source.tables, places),
                     hash_pictures((p.digest for p in pictures), partial=partial),
                     stated,
                     partial,
                     source.tables,
                     len(source.texts),
+                    places,
                 )
             )
     if vectors and sources:

@@ -21,7 +21,7 @@ from ku_rag.ingest.preparation import (
     PreparedSource,
 )
 from ku_rag.settings import Settings
-from ku_rag.store import content_rows, facts, relations, table_rows, vectors
+from ku_rag.store import content_rows, facts, relations, table_rows, text_places, vectors
 from ku_rag.store.connection import Connection, as_json, last_row
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, holds, image_file, write_durably
@@ -96,10 +96,11 @@ class UnitWriter:
                     _delete_content(connection, place.source, place.unit)
             texts = {place.row: place for place in places if _replace_texts(connection, place)}
             for place in texts.values():
-                if place.source.tables:
-                    table_rows.put(
-                        connection, place.row, place.source.tables, place.source.first_row
-                    )
+                source = place.source
+                if source.tables:
+                    table_rows.put(connection, place.row, source.tables, source.first_row)
+                if source.places:
+                    text_places.put(connection, place.row, source.places)
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
             report.images_added = sum(self._replace_pictures(connection, place) for place in places)
             report.relations_added = _replace_relations(connection, places)
@@ -244,6 +245,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
         if not source.keeps_texts:
             content_rows.drop_source_chunks(connection, [row])
             table_rows.drop(connection, row)
+            text_places.drop(connection, row)
         if not source.keeps_pictures:
             content_rows.replace_images(connection, source=row, unit=unit, images=[])
 
@@ -258,11 +260,13 @@ def _replace_texts(connection: Connection, place: _SourceRows) -> bool:
             "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (row,)
         ).fetchall()
         with_tables = bool(source.tables) or table_rows.has_rows(connection, row)
-        if stored and stored == list(source.chunks or ()) and not with_tables:
+        same_places = text_places.of_source(connection, row) == list(source.places)
+        if stored and stored == list(source.chunks or ()) and same_places and not with_tables:
             return False
         if stored:
             content_rows.drop_source_chunks(connection, [row])
             table_rows.drop(connection, row)
+            text_places.drop(connection, row)
     return bool(source.chunks)
 
 

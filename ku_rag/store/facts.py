@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
+from ku_rag.store import text_places
 from ku_rag.store.connection import Connection, array_of, as_json
 from ku_rag.text import statements
 from ku_rag.text.statements import Statement, locate
@@ -117,7 +118,7 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
     """
     if not chunks:
         return
-    cells = _cells(connection, chunks)
+    cells, sections = _cells(connection, chunks), text_places.sections(connection, chunks)
     names = dict(
         connection.execute(
             "SELECT u.row, u.name FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
@@ -128,7 +129,7 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
         _Row(unit, None, stated, chunk)
         for chunk, (unit, text) in chunks.items()
         if unit is not None and chunk not in cells
-        for stated in statements.of_text(text, names[unit])
+        for stated in statements.of_text(text, names[unit], sections.get(chunk))
     )
     _insert(connection, TEXT, lines)
     _insert(connection, TABLE, _of_rows(cells))
@@ -348,7 +349,7 @@ def differences(
         rows = (_Row(unit, None, fact) for fact in statements.of_metadata(json.loads(metadata)))
         if _stored(connection, "f.unit = ? AND f.chunk IS NULL", unit) != _expected(METADATA, rows):
             yield f"the facts of unit {unit_id!r} are not what its metadata states"
-    cells = _cells(connection, chunks)
+    cells, sections = _cells(connection, chunks), text_places.sections(connection, chunks)
     for chunk, unit, name, text in connection.execute(
         "SELECT c.row, s.unit, u.name, c.text FROM json_each(?) w "
         "CROSS JOIN chunks c ON c.row = w.value JOIN sources s ON s.row = c.source "
@@ -358,7 +359,8 @@ def differences(
         if chunk in cells:
             expected = _expected(TABLE, _of_rows({chunk: cells[chunk]}))
         else:
-            stated = statements.of_text(text, name) if unit is not None else ()
+            section = sections.get(chunk)
+            stated = statements.of_text(text, name, section) if unit is not None else ()
             expected = _expected(TEXT, (_Row(unit, None, fact, chunk) for fact in stated))
         if _stored(connection, "f.chunk = ?", chunk) != expected:
             yield f"the facts of chunk {chunk} are not what its text states"

@@ -217,6 +217,16 @@ STEPS: tuple[str, ...] = (
         words TEXT NOT NULL                   -- JSON: {text, box, confidence} each
     );
     """,
+    """
+    -- Where texts and rows of tables stand in a document.
+    CREATE TABLE text_places (
+        source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
+        document INTEGER NOT NULL,
+        section TEXT NOT NULL,                -- the heading above it
+        lines TEXT NOT NULL,                  -- JSON: [character, page, box] of each line
+        PRIMARY KEY (source, document)
+    ) WITHOUT ROWID;
+    """,
 )
 
 SCHEMA = FIRST + len(STEPS) - 1

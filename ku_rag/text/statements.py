@@ -79,20 +79,23 @@ def _of_field(label: str, value: object) -> Iterator[Statement]:
         yield Statement(label, None if value is None else text)
 
 
-def of_text(text: str, name: str) -> Iterator[Statement]:
+def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statement]:
     """Yield the labelled lines of a text, and sentences that state the same.
 
     Args:
         text: Of a unit.
         name: Of the unit; a sentence on the capital of something else states nothing of it.
+        section: Heading of the text; None if its first line may be one.
     """
     text = text[:_MOST_CHARACTERS]
     matches = _matches(text)
     if not matches:
         return
-    first = text.lstrip("# \n").partition("\n")[0].strip()
-    is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
-    heading = first if is_heading else ""
+    heading = section
+    if heading is None:
+        first = text.lstrip("# \n").partition("\n")[0].strip()
+        is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
+        heading = first if is_heading else ""
     for match in matches:
         label, value = match["label"], match["value"]
         label_words = words(label)

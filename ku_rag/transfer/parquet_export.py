@@ -60,6 +60,8 @@ _QUERIES = {
     "ORDER BY e.name, e.kind, u.id",
     "table_rows": "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells "
     f"FROM sources s CROSS JOIN table_rows t ON t.source = s.row {_UNIT} WHERE {{}}, t.document",
+    "text_places": "SELECT u.id, s.uri, p.document, p.section, p.lines FROM sources s "
+    f"CROSS JOIN text_places p ON p.source = s.row {_UNIT} WHERE {{}}, p.document",
     "image_words": "SELECT i.hash, w.recogniser, w.words FROM image_words w "
     "JOIN images i ON i.row = w.image ORDER BY i.hash",
     # A unit is not always the one that the source belongs to.

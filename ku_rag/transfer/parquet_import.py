@@ -30,9 +30,10 @@ from ku_rag.ingest.preparation import (
     read_picture,
 )
 from ku_rag.picture_paths import locate_picture
-from ku_rag.store import facts, relations, table_rows
+from ku_rag.store import facts, relations, table_rows, text_places
 from ku_rag.store.database import Database
 from ku_rag.store.facts import ExtractedFact
+from ku_rag.store.text_places import PlaceRow
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.text.statements import Statement, locate
 from ku_rag.transfer.parquet_reader import TUNING, TUNING_RANGES, Export, RowBatch
@@ -45,6 +46,7 @@ from ku_rag.transfer.tables import (
     SHOWINGS,
     SOURCES,
     TABLE_ROWS,
+    TEXT_PLACES,
     UNITS,
 )
 from ku_rag.types import Quarantined, Relation, Unit, Word
@@ -70,6 +72,7 @@ class _Source:
         images: Content hashes of its pictures.
         relations: What it states.
         rows: Number of the document → place and name of its table, and cells in JSON.
+        places: Of its documents.
     """
 
     uri: str
@@ -81,6 +84,7 @@ class _Source:
     images: list[str] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
     rows: dict[int, tuple[int, str, str]] = field(default_factory=dict)
+    places: list[PlaceRow] = field(default_factory=list)
 
     def add_chunks(self, batch: RowBatch, start: int, end: int) -> None:
         """Add rows of a batch; a chunk without the number of its document is a document."""
@@ -218,6 +222,22 @@ class ExportRecords:
             if source := self._source(row["source"], row.get("unit"), "table_rows"):
                 fields = row.get("place") or 0, row.get("name") or "", row["cells"]
                 source.rows[row["document"]] = fields
+        self._add_places()
+        self._add_relations()
+
+    def _add_places(self) -> None:
+        export = self._export
+        for row in export.rows(TEXT_PLACES):
+            if source := self._source(row["source"], row.get("unit"), "text_places"):
+                try:
+                    lines = text_places.checked_lines(row.get("lines") or "[]")
+                except ValueError as error:
+                    export.leave_out(f"text_places: {source.uri}", str(error))
+                else:
+                    source.places.append((row["document"], row.get("section") or "", lines))
+
+    def _add_relations(self) -> None:
+        export = self._export
         for row in export.rows(RELATIONS):
             notes = (row.get(key) for key in ("target_kind", "information", "condition"))
             uri, unit = row.get("source"), row.get("unit")
@@ -287,7 +307,10 @@ class ExportRecords:
         as_chunks = self._dims["chunk"] and (self._export.manifest or has_vectors)
         texts = [] if whole and as_chunks else source.documents()
         if not whole:
-            hashes = [hash_texts(texts, tables), hash_pictures(p.digest for p in pictures)]
+            hashes = [
+                hash_texts(texts, tables, source.places),
+                hash_pictures(p.digest for p in pictures),
+            ]
             hashes = [_COMPUTED + digest for digest in hashes]
         # The hash shows whether the source names pictures that could not be read.
         part = hash_pictures((p.digest for p in pictures), partial=True)
@@ -303,6 +326,7 @@ class ExportRecords:
             partial=lost or "".join(hashes[1:]) == part,
             tables=tables,
             first_row=min(source.rows, default=0),
+            places=source.places,
         )
         if as_chunks:
             prepared.chunks = source.chunks

@@ -24,6 +24,7 @@ from ku_rag.transfer.tables import (
     SHOWINGS,
     SOURCES,
     TABLE_ROWS,
+    TEXT_PLACES,
     UNITS,
     Row,
     TableFile,
@@ -65,6 +66,9 @@ def write_records(
             (unit, source.uri, *row)
             for unit, source in sources
             for row in table_rows.stored_rows(source.tables, source.first_row)
+        ],
+        TEXT_PLACES: [
+            (unit, source.uri, *row) for unit, source in sources for row in source.places
         ],
     }
     for table, rows in tables.items():

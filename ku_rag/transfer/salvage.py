@@ -28,7 +28,7 @@ from ku_rag.types import Quarantined
 _WORK = "salvage.sqlite"
 _TABLES = (
     "encoders", "units", "sources", "chunks", "images", "unit_images", "vectors", "entities",
-    "relations", "table_rows", "labels", "facts", "image_words",
+    "relations", "table_rows", "text_places", "labels", "facts", "image_words",
 )  # fmt: skip
 _REPORTED = ("units", "sources", "chunks", "images", "vectors", "relations")
 _INCOMPLETE = "incomplete:incomplete"
@@ -97,6 +97,7 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
         "DELETE FROM sources WHERE unit NOT IN (SELECT row FROM units)",
         "DELETE FROM chunks WHERE source NOT IN (SELECT row FROM sources)",
         "DELETE FROM table_rows WHERE source NOT IN (SELECT row FROM sources)",
+        "DELETE FROM text_places WHERE source NOT IN (SELECT row FROM sources)",
         "DELETE FROM relations WHERE source NOT IN (SELECT row FROM sources)",
         "DELETE FROM unit_images WHERE source NOT IN (SELECT row FROM sources) "
         "OR image NOT IN (SELECT row FROM images)",
@@ -139,7 +140,7 @@ def _copy_table(damaged: Connection, work: Connection, table: str) -> _Ranges:
 
 def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple[int, int]]:
     """Yield the ranges of the keys that the rows of a table may have."""
-    of_sources = dict.fromkeys(("unit_images", "table_rows"), ("sources",))
+    of_sources = dict.fromkeys(("unit_images", "table_rows", "text_places"), ("sources",))
     most = {**of_sources, "vectors": ("chunks", "images")}.get(table, (table,))
     last = 0
     with suppress(apsw.Error):

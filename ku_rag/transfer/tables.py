@@ -78,6 +78,9 @@ TABLE_ROWS = TableFile(
     "unit source document:count place:count name number:count cells",
     "source document cells",
 )
+TEXT_PLACES = TableFile(
+    "text_places", "unit source document:count section lines", "source document"
+)
 EXTRACTED = TableFile(
     "extracted_facts",
     "unit source position:count label value origin first:count last:count",
@@ -85,7 +88,7 @@ EXTRACTED = TableFile(
 )
 IMAGE_WORDS = TableFile("image_words", "image recogniser words", "image recogniser words", "image")
 TABLES: tuple[TableFile, ...] = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
-TABLES += (TABLE_ROWS, EXTRACTED, IMAGE_WORDS)
+TABLES += (TABLE_ROWS, TEXT_PLACES, EXTRACTED, IMAGE_WORDS)
 
 
 def parquet() -> tuple[Any, Any]:

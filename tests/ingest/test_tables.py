@@ -29,8 +29,8 @@ def test_a_markdown_table_belongs_to_its_heading(tmp_path):
     (tmp_path / "sky.md").write_text(PLANETS)
     planets, stars = read(tmp_path / "sky.md")
     (source,) = planets.sources
-    assert "After the table." in source.texts[0]
-    assert "Jupiter" not in source.texts[0]
+    assert "After the table." in source.texts[1]
+    assert "Jupiter" not in "".join(source.texts)
     (table,) = source.tables
     assert (table.name, table.header) == ("Large ones", ("Planet", "Moons", "Gas"))
     assert [[cell.text for cell in row] for row in table.rows] == [

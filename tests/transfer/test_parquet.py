@@ -36,6 +36,7 @@ TABLES = [
     "showings",
     "sources",
     "table_rows",
+    "text_places",
     "units",
 ]
 

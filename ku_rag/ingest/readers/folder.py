@@ -48,6 +48,7 @@ def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, No
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
     path, parsing = path.resolve(), parsing or Parsing()
+    parsing.root = path if path.is_dir() else path.parent
     if path.is_dir():
         if _is_base(path):
             raise BadInput(
@@ -209,7 +210,8 @@ def _items(
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     files = [path for path in contents.unit_files if path not in named]
-    if identity:
+    has_pictures = any(_kind(path) == "picture" for path in files)
+    if identity and (has_pictures or len(files) < 2):
         yield from _unit(identity, files, parsing)
         return
     pictured = dict[str, list[Path]]((path.stem, []) for path in files if _kind(path) == "picture")

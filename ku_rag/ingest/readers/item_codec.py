@@ -12,7 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, Unit
+from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, TextPlace, Unit
 
 Item = Record | Quarantined
 """What a reader yields."""
@@ -43,7 +43,7 @@ class MemberPath(PosixPath):
 
 _FIELDS: Mapping[type, list[str]] = {
     kind: [field.name for field in fields(kind)]
-    for kind in (Cell, PartialSource, Quarantined, Record, Relation, Source, Table, Unit)
+    for kind in (Cell, PartialSource, TextPlace, Quarantined, Record, Relation, Source, Table, Unit)
 }
 _BUILDERS: Mapping[str, Callable[..., object]] = {
     **{kind.__name__: kind for kind in _FIELDS},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from ku_rag.arguments import LONGEST_NAME, regular_file
@@ -19,16 +19,30 @@ from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_n
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
-from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
+from ku_rag.text.tokens import words
+from ku_rag.types import Cell, Line, Quarantined, Record, Source, Table, TextPlace, Unit
+
+Mode = Literal["auto", "file", "heading", "whole"]
+"""What is a unit: see `read_units`."""
+_FIRST_CHARACTERS = 200
+_FEW = 3
+"""Sections that have something in common; two may have it by chance."""
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_PARENTHESES = re.compile(r"\s*\(.*\)")
+_LABEL = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*([^\W\d_][^:：.!?|\n]{0,40}?)[*_]*[ \t]*[:：]", re.MULTILINE
+)
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class _Heading(NamedTuple):
     """A heading and its place in the text."""
 
-    level: int
-    name: str
     start: int
     end: int
+    level: int
+    name: str
 
 
 @dataclass(slots=True)
@@ -38,47 +52,58 @@ class Outline:
     Args:
         path: Of the document, resolved.
         text: The whole text.
+        title: Of the document; "" for the one of its first heading.
         headings: In order.
         images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
+        lines: Of a document with pages: place in the text, page and box of each line and table,
+            see `TextPlace`.
         quarantined: What is left out; `source` adds pictures that cannot be used.
         is_archive: Whether pictures are members of the file.
     """
 
     path: Path
     text: str = ""
+    title: str = ""
     headings: list[_Heading] = field(default_factory=list)
     images: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     is_archive: bool = False
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
         """Add a heading, unless it is empty or too long to be a name."""
         if name and len(name) <= LONGEST_NAME:
-            self.headings.append(_Heading(level, name, start, end))
+            self.headings.append(_Heading(start, end, level, name))
 
     def add_table(self, start: int, end: int, caption: str, rows: list[list[str]]) -> None:
         """Add a table; without a caption it has the title of the heading above it."""
         above = self.headings[-1].name if self.headings else ""
         self.tables.append((start, end, caption or above, rows))
 
-    def units(self) -> Iterator[Record | Quarantined]:
-        """Yield the units that the headings name, and what is left out.
+    def units(self, mode: Mode, identity: str) -> Iterator[Record | Quarantined]:
+        """Yield the units of the document, and what is left out.
 
-        These are the headings of the highest level that occurs twice, or of the highest level.
-        Deeper headings stay in their unit's text; a higher heading is a unit if text of its own
-        follows it. Text before the first heading belongs to no unit. A document without headings
-        is one unit with the file's name.
+        The sections are those of the highest level that occurs twice, or of the highest level.
+        As units they are named by their headings, and a higher heading is a unit if text of its own
+        follows it; text before the first heading belongs to no unit. Otherwise the document is one
+        unit, and its headings stay in the text.
+
+        Args:
+            mode: "heading" makes units of the sections, "file" of the document; "auto" of the
+                sections if they describe things, see `_describe_things`.
+            identity: Id of the unit of the document.
         """
-        uri, end = self.path.as_posix(), len(self.text)
+        uri = self.path.as_posix()
         counts = Counter(heading.level for heading in self.headings)
         level = min((n for n in counts if counts[n] > 1), default=min(counts, default=1))
         headings = [heading for heading in self.headings if heading.level <= level]
-        if not headings:
-            name = file_name(self.path.stem)
-            yield Record(Unit(name, id=name), (self.source(uri, 0, end),))
-        elif headings[0].start:
+        if not headings or mode == "file" or (mode == "auto" and not self._describe_things(level)):
+            yield self._document(uri, identity)
+            yield from self.quarantined
+            return
+        if headings[0].start:
             for line, address in self._between(0, headings[0].start):
                 self.quarantine(
                     line, f"the picture {address!r} is before the first heading: put it below one"
@@ -89,6 +114,57 @@ class Outline:
                 yield Record(None, (preamble,))
         yield from self._named_units(uri, level, headings)
         yield from self.quarantined
+
+    def _document(self, uri: str, identity: str) -> Record:
+        """Return the unit of the document; a name of its file of several words is an alias."""
+        file = file_name(self.path.stem)
+        name = self.title or (self.headings[0].name if self._has_title() else file)
+        aliases = (file,) if len(words(file)) > 1 and words(file) != words(name) else ()
+        # The title of a document with sections, such as "Overview", is not looked up in texts.
+        unit = Unit(name, id=identity, aliases=aliases, match=len(self.headings) < 2)
+        start, title = 0, None
+        if self._has_title() and not self.text[: self.headings[0].start].strip():
+            title = self.headings[0]
+            start = title.end
+        return Record(unit, (self.source(uri, start, len(self.text), title),))
+
+    def _has_title(self) -> bool:
+        """Return whether the first heading is above all others."""
+        levels = [heading.level for heading in self.headings]
+        return bool(levels) and min(levels[1:], default=7) > levels[0]
+
+    def _describe_things(self, level: int) -> bool:
+        """Return whether the sections of a level describe one thing each; see docs/decisions/0070.
+
+        Two in five have a picture or a label, column or deeper heading in common, or three in four
+        begin with their name. Or the document has no title, and words of most of its headings are
+        written with capitals everywhere, like names.
+        """
+        headings = [heading for heading in self.headings if heading.level <= level]
+        ends = [*(heading.start for heading in headings[1:]), len(self.text)]
+        counts = Counter(_WORD.findall(self.text))
+        sections = pictured = named = common_nouns = 0
+        labels = Counter[str]()
+        for heading, end in zip(headings, ends, strict=True):
+            if heading.level < level:
+                continue
+            sections += 1
+            text = self.text[heading.end : end]
+            pictured += any("://" not in file for _, file in self._between(heading.start, end))
+            name = set(words(_PARENTHESES.sub("", heading.name)))
+            beginning = name.intersection(words(text.lstrip()[:_FIRST_CHARACTERS]))
+            named += 2 * len(beginning) > len(name)
+            own = Counter(_WORD.findall(heading.name))
+            common_nouns += any(counts[word.lower()] > own[word.lower()] for word in own)
+            inner = [match[1] for match in _LABEL.finditer(text)]
+            inner += (below.name for below in _between(self.headings, heading.end, end))
+            tables = _between(self.tables, heading.start, end)
+            inner += (column for *_, rows in tables for column in rows[0])
+            labels.update({label.casefold() for label in inner})
+        in_common = max(pictured, *labels.values()) if labels else pictured
+        if sections >= _FEW and (5 * in_common >= 2 * sections or 4 * named >= 3 * sections):
+            return True
+        return sections > 1 and not self._has_title() and 2 * common_nouns < sections
 
     def _named_units(self, uri: str, level: int, headings: Sequence[_Heading]) -> Iterator[Record]:
         """Yield one record for each name; a repeated heading is another part of the same unit."""
@@ -110,19 +186,25 @@ class Outline:
             yield Record(Unit(name, id=name), tuple(sources))
 
     def source(self, uri: str, start: int, end: int, heading: _Heading | None = None) -> Source:
-        """Return a part of the document as a source, with its tables and its pictures, each once.
+        """Return a part of the document as a source: a text for each heading, tables and pictures.
 
-        The pictures of its heading count; a table of the same title has no title.
+        A picture occurs once. The pictures of its heading count; a table of the same title has no
+        title.
         """
-        first, last = (bisect_left(self.tables, at, key=itemgetter(0)) for at in (start, end))
-        inside = self.tables[first:last]
+        inside = _between(self.tables, start, end)
         tables = [
             Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), title)
             for *_, caption, (header, *rows) in inside
             for title in ["" if heading and caption == heading.name else caption]
         ]
-        marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
-        text = "".join(self.text[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
+        texts = [
+            (text, TextPlace(section, lines))
+            for section, *part in self._sections(start, end)
+            for text, lines in [self._text(*part)]
+            if text.strip()
+        ]
+        of_tables = [TextPlace(title, self._lines(*span)) for *span, title, _ in inside]
+        places = (*(place for _, place in texts), *of_tables)
         images: dict[Path, None] = {}
         kind = Source
         for line, address in self._between(heading.start if heading else start, end):
@@ -131,7 +213,43 @@ class Outline:
             except BadInput as error:
                 kind = PartialSource
                 self.quarantine(line, f"{error}; the text goes on without it")
-        return kind(uri, (text,) if text.strip() else (), tuple(images), tuple(tables))
+        has_places = any(place.section or place.lines for place in places)
+        return kind(
+            uri,
+            tuple(text for text, _ in texts),
+            tuple(images),
+            tuple(tables),
+            places if has_places else (),
+        )
+
+    def _sections(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+        """Yield heading, start and end of each section of a part of the text.
+
+        A heading without text of its own begins the section of the next one.
+        """
+        begin, body, section = start, start, ""
+        for heading in _between(self.headings, start, end):
+            if self.text[body : heading.start].strip():
+                yield section, begin, heading.start
+                begin = heading.start
+            body, section = heading.end, heading.name
+        yield section, begin, end
+
+    def _text(self, start: int, end: int) -> tuple[str, tuple[Line, ...]]:
+        """Return a part of the text without its tables, and the lines of it."""
+        spans = [at for table in _between(self.tables, start, end) for at in table[:2]]
+        marks = [start, *spans, end]
+        parts, lines, length = [], list[Line](), 0
+        for begin, finish in zip(marks[::2], marks[1::2], strict=True):
+            lines += self._lines(begin, finish, length)
+            parts.append(self.text[begin:finish])
+            length += finish - begin
+        return "".join(parts), tuple(lines)
+
+    def _lines(self, start: int, end: int, offset: int = 0) -> tuple[Line, ...]:
+        """Return the lines that begin in a part of the text, with places from an offset on."""
+        inside, moved = _between(self.lines, start, end), offset - start
+        return tuple((line[0] + moved, *line[1:]) for line in inside)
 
     def _between(self, start: int, end: int) -> Iterator[tuple[int, str]]:
         first, last = (bisect_right(self.images, (at, -1)) for at in (start, end))
@@ -153,19 +271,27 @@ class Outline:
         self.quarantined.append(Quarantined(where, reason))
 
 
-def read_units(path: Path, *, whole: bool) -> Iterator[tuple[int, Item]]:
-    """Yield 0 and each item of a text or document: one source without a unit, or units by headings.
+def _between(items: list[T], start: int, end: int) -> list[T]:
+    """Return the headings, tables or lines that begin in a part of the text."""
+    first, last = (bisect_left(items, at, key=itemgetter(0)) for at in (start, end))
+    return items[first:last]
+
+
+def read_units(path: Path, *, mode: Mode, identity: str) -> Iterator[tuple[int, Item]]:
+    """Yield 0 and each item of a text or document, see `Outline.units`.
+
+    In mode "whole" that is one source without a unit.
 
     Raises:
         BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for
             that kind of file is not installed.
     """
     outline = _read_outline(regular_file(path, "a document", most=MAX_TEXT_BYTES))
-    if whole:
+    if mode == "whole":
         yield 0, Record(None, (outline.source(path.as_posix(), 0, len(outline.text)),))
         yield from ((0, item) for item in outline.quarantined)
     else:
-        yield from ((0, item) for item in outline.units())
+        yield from ((0, item) for item in outline.units(mode, identity))
 
 
 def _read_outline(path: Path) -> Outline:

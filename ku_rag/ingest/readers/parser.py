@@ -84,13 +84,24 @@ class Parsing:
     Args:
         limits: For each document or record.
         progress: Called with `count` while a parser is awaited, and by `advance`.
+        units: What a text or document is: "file" one unit, "heading" one for each heading, "auto"
+            either.
 
     Attributes:
         count: Number of items read so far, as the caller counts them.
+        root: Folder that is read.
     """
 
-    def __init__(self, limits: Limits | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, progress: Progress | None = None, units: str = "auto"
+    ) -> None:
         self.limits, self.count, self._progress = limits or Limits(), 0, progress
+        self.units, self.root = units, Path("/")
+
+    @classmethod
+    def of(cls, settings: Settings, progress: Progress | None = None) -> Parsing:
+        """Return the parsing with the settings of a base."""
+        return cls(Limits.of(settings), progress, settings.units)
 
     def items(self, reader: str, path: Path, **options: object) -> Iterator[Item]:
         """Yield the items of a file; a record that exceeds a limit is reported as one of them.
@@ -125,16 +136,23 @@ class Parsing:
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
-        The next documents are parsed while the caller works on one. As a whole, a document is one
-        source without a unit; else its headings name units.
+        The next documents are parsed while the caller works on one.
+
+        Args:
+            paths: Resolved, below `root`. The id of a document that is a unit is its path from
+                there without the suffix.
+            whole: Whether a document is one source without a unit.
         """
+        mode = "whole" if whole else self.units
         remaining = deque(paths)
         while remaining:
             with _parser(self.limits) as parser:
                 requests = iter(tuple(remaining))
                 while remaining and parser.can_continue:
                     while parser.has_room and (path := next(requests, None)):
-                        parser.send("outline:read_units", path, {"whole": whole})
+                        identity = path.relative_to(self.root).with_suffix("").as_posix()
+                        options = {"mode": mode, "identity": identity}
+                        parser.send("outline:read_units", path, options)
                     path = remaining.popleft()
                     items: list[Item] | BadInput
                     try:

@@ -1,0 +1,118 @@
+"""Places of texts and rows of tables in their documents: heading, pages and boxes of lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.types import ChunkPlace, Table, TextPlace
+
+_LINE_FIELDS = 6
+PlaceRow = tuple[int, str, str]
+"""Number of the document, section, and lines in JSON."""
+
+
+def rows(places: Sequence[TextPlace], tables: Sequence[Table]) -> list[PlaceRow]:
+    """Return the rows that are stored of places.
+
+    Args:
+        places: Of each text, then of each table; empty if none has one.
+        tables: Those of the source; each row of one has its place.
+    """
+    if not places:
+        return []
+    texts = len(places) - len(tables)
+    of_tables = (
+        repeat(place, len(table.rows)) for place, table in zip(places[texts:], tables, strict=True)
+    )
+    of_all = chain(places[:texts], chain.from_iterable(of_tables))
+    return [
+        (document, place.section, as_json(place.lines))
+        for document, place in enumerate(of_all)
+        if place.section or place.lines
+    ]
+
+
+def checked_lines(text: str) -> str:
+    """Return lines in JSON as they are stored.
+
+    Raises:
+        ValueError: They are something else.
+    """
+    try:
+        lines = [
+            (int(start), int(page), *map(float, box)) for start, page, *box in json.loads(text)
+        ]
+        if all(len(line) == _LINE_FIELDS for line in lines):
+            return as_json(lines)
+    except (OverflowError, TypeError, ValueError):
+        pass
+    raise ValueError(f"expected a list of character, page and box, not {text[:40]}")
+
+
+def put(connection: Connection, source: int, places: Sequence[PlaceRow]) -> None:
+    """Store the places of a source that has none. Called inside a change."""
+    connection.executemany(
+        "INSERT INTO text_places (source, document, section, lines) VALUES (?, ?, ?, ?)",
+        ((source, *row) for row in places),
+    )
+
+
+def of_source(connection: Connection, source: int) -> list[PlaceRow]:
+    """Return the stored rows of a source."""
+    return list(
+        connection.execute(
+            "SELECT document, section, lines FROM text_places WHERE source = ? ORDER BY document",
+            (source,),
+        )
+    )
+
+
+def drop(connection: Connection, source: int) -> None:
+    """Delete the places of a source; those of a source that is deleted go with it."""
+    connection.execute("DELETE FROM text_places WHERE source = ?", (source,))
+
+
+def sections(connection: Connection, chunks: Iterable[int]) -> dict[int, str]:
+    """Return chunk → heading above it, for those of the chunks that have a place."""
+    return dict(
+        connection.execute(
+            "SELECT c.row, p.section FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
+            "JOIN text_places p ON p.source = c.source AND p.document = c.document "
+            "WHERE EXISTS (SELECT 1 FROM text_places)",
+            (as_json(chunks),),
+        )
+    )
+
+
+def of_chunks(connection: Connection, chunks: Iterable[int]) -> dict[int, ChunkPlace]:
+    """Return chunk → its place, for those of the chunks that have one.
+
+    The box surrounds the lines of the chunk on the page where it begins.
+    """
+    places = {}
+    for chunk, section, lines, start, length in connection.execute(
+        "SELECT c.row, p.section, p.lines, (SELECT coalesce(sum(length(b.text)), 0) FROM chunks b "
+        "WHERE b.source = c.source AND b.document = c.document AND b.position < c.position), "
+        "length(c.text) FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
+        "JOIN text_places p ON p.source = c.source AND p.document = c.document "
+        "WHERE EXISTS (SELECT 1 FROM text_places)",
+        (as_json(chunks),),
+    ):
+        of_text = json.loads(lines)
+        ends = [*(line[0] for line in of_text[1:]), start + length]
+        inside = [
+            line
+            for line, end in zip(of_text, ends, strict=False)
+            if end > start and line[0] < start + length
+        ]
+        page = inside[0][1] if inside else None
+        boxes = [line[2:] for line in inside if line[1] == page]
+        box = None
+        if boxes:
+            left, top, right, bottom = zip(*boxes, strict=True)
+            box = (min(left), min(top), max(right), max(bottom))
+        places[chunk] = ChunkPlace(section, page, box)
+    return places

@@ -1,0 +1,112 @@
+"""What is a unit of a document, and where its texts stand."""
+
+import pytest
+
+from ku_rag import KnowledgeBase
+from ku_rag.settings import Settings
+from tests.conftest import picture
+
+MANUAL = """# Widget
+
+A widget turns wheels. It is used in installation guides.
+
+## Installation
+
+Run the usual installation. An option is needed.
+
+## Options
+
+### `--speed`
+
+Turns faster.
+
+- Default: 3 rpm
+
+### `--colour`
+
+- Default: green
+"""
+COUNTRIES = """# Countries
+
+## Sweden
+
+- Capital: Stockholm
+
+## Norway
+
+- Capital: Oslo
+
+## Denmark
+
+Danish pastry is sold here.
+
+- Capital: Copenhagen
+"""
+
+
+def ids(kb):
+    return sorted(unit.id for unit in kb.list())
+
+
+def test_a_manual_is_one_unit_and_a_catalogue_has_one_for_each_heading(kb, tmp_path):
+    (tmp_path / "docs" / "guide").mkdir(parents=True)
+    (tmp_path / "docs" / "widget-manual.md").write_text(MANUAL)
+    (tmp_path / "docs" / "guide" / "a.md").write_text(MANUAL.replace("Widget", "Sprocket"))
+    (tmp_path / "docs" / "guide" / "b.md").write_text(COUNTRIES)
+    kb.ingest(tmp_path / "docs")
+    assert ids(kb) == ["Denmark", "Norway", "Sweden", "guide/a", "widget-manual"]
+    unit = kb.show("widget-manual")
+    assert (unit.name, unit.aliases) == ("Widget", ("widget-manual",))
+    facts = [(fact.label, fact.value, fact.scope) for fact in kb.facts("widget-manual")]
+    assert ("Default", "3 rpm", "--speed") in facts
+    assert ("Default", "green", "--colour") in facts
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [("file", ["notes"]), ("heading", ["Denmark", "Norway", "Sweden"])],
+)
+def test_the_setting_decides(tmp_path, units, expected):
+    (tmp_path / "notes.md").write_text(COUNTRIES)
+    with KnowledgeBase.open(tmp_path / "kb", create=True, units=units) as kb:
+        kb.ingest(tmp_path / "notes.md")
+        assert ids(kb) == expected
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert kb.settings.units == units == Settings(units=units).units
+
+
+def test_evidence_has_the_heading_also_after_an_import(kb, tmp_path):
+    (tmp_path / "manual.md").write_text(MANUAL)
+    kb.ingest(tmp_path / "manual.md")
+    (hit,) = kb.search(text="turns faster", k=1).chunks
+    assert hit.section == "--speed"
+    kb.export(tmp_path / "out")
+    with KnowledgeBase.open(tmp_path / "copy", create=True) as copy:
+        copy.import_(tmp_path / "out")
+        (again,) = copy.search(text="turns faster", k=1).chunks
+        assert (again.section, again.text) == (hit.section, hit.text)
+        assert not copy.verify().problems
+        assert copy.ingest(tmp_path / "manual.md").units_unchanged == 1
+
+
+def test_a_changed_heading_replaces_the_place(kb, tmp_path):
+    (tmp_path / "manual.md").write_text(
+        "# A\n\nText.\n\n## One\n\nIt is blue.\n\n## Two\n\nIt is red.\n"
+    )
+    kb.ingest(tmp_path / "manual.md")
+    (tmp_path / "manual.md").write_text(
+        "# A\n\nText.\n\n## One\n\nIt is blue.\n\n## Six\n\nIt is red.\n"
+    )
+    kb.ingest(tmp_path / "manual.md")
+    (hit,) = kb.search(text="red", k=1).chunks
+    assert (hit.section, "Two" in hit.text) == ("Six", False)
+
+
+def test_a_folder_with_a_picture_is_a_unit_and_one_with_several_documents_is_none(kb, tmp_path):
+    for name in ("a", "b"):
+        for folder in ("lamp", "notes"):
+            (tmp_path / "things" / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "things" / folder / f"{name}.txt").write_text(f"Text {name} of {folder}.")
+    picture(tmp_path / "things" / "lamp" / "lamp.png", 1)
+    kb.ingest(tmp_path / "things")
+    assert ids(kb) == ["lamp", "notes/a", "notes/b"]
