@@ -16,7 +16,7 @@ from ku_rag.retrieval.names import parted
 from ku_rag.retrieval.search import search
 from ku_rag.store import table_rows, text_places, unit_records
 from ku_rag.store.connection import as_json
-from ku_rag.types import ChunkPlace, Evidence, PathEvidence
+from ku_rag.types import ChunkPlace, Evidence, PathEvidence, Reading
 
 _MOST_PATHS = 5
 _MOST_OWN = 20
@@ -171,6 +171,21 @@ def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
     }
 
 
+def place_citations(
+    base: Retrieval, evidence: Sequence[Evidence], reading: Reading
+) -> list[Evidence]:
+    """Return evidence of which what is cited has the page and the box of the cited span."""
+    spans = dict(zip(reading.citations, reading.spans, strict=False))
+    cited = {piece.chunk: spans[piece.label] for piece in evidence if piece.label in spans}
+    places = text_places.of_chunks(base.database.connection, cited) if cited else {}
+    return [
+        replace(piece, page=places[piece.chunk].page, box=places[piece.chunk].box)
+        if piece.chunk in places
+        else piece
+        for piece in evidence
+    ]
+
+
 def list_evidence(
     base: Retrieval, hits: Sequence[tuple[int, float]], matched: Sequence[str]
 ) -> list[Evidence]:
@@ -196,7 +211,7 @@ def list_evidence(
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
         names[unit_id] = name
     rows = table_rows.of_chunks(connection, list(stored))
-    places = text_places.of_chunks(connection, stored)
+    places = text_places.of_chunks(connection, dict.fromkeys(stored))
     pieces = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})

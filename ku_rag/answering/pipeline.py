@@ -22,7 +22,7 @@ from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import Prompt, load_prompts
 from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture, scaled
-from ku_rag.reading import cells, printed, prose
+from ku_rag.reading import cells, printed, prose, sections
 from ku_rag.rerankers.base import RerankerQuery, rank
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import choose_unit, match
@@ -530,6 +530,8 @@ class QuerySteps:
         if stated := cells.read(question.text, rows, texts):
             return stated
         pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
+        if not with_picture and (stated := sections.read(question.text, every)):
+            return stated
         reading = prose.read(question.text, pieces, units)
         if not reading.answer and not with_picture:
             reading = self.read_graph(context, every) or reading
@@ -580,12 +582,13 @@ class QuerySteps:
             "encoder": base.image_search.encoder.fingerprint,
             "segmenter": base.image_search.segmenter().fingerprint,
         }
+        chunks = [*context.evidence, *(piece for piece in context.own if piece.label in cited)]
         return Answer(
             question=question.text,
             image=str(question.image) if isinstance(question.image, Path) else None,
             region=context.matched.region,
             units=tuple(context.matched.units),
-            chunks=(*context.evidence, *(piece for piece in context.own if piece.label in cited)),
+            chunks=tuple(evidence_retrieval.place_citations(base, chunks, reading)),
             paths=tuple(context.paths.evidence),
             passage=_write_passage(pages, question.passage) if question.passage else (),
             reading=reading,

@@ -279,7 +279,7 @@ def _unit_that(
         context = sentence.about.union(*(o.stems for o in candidates if o.piece == sentence.piece))
         is_kind = not noun or noun in THINGS | context
         has_all = every_stem(_RELATIVE.split(sentence.text)[0]) | {noun} >= set(question.content)
-        is_owned = len(piece.owner_names) == 1 and not piece.table
+        is_owned = len(piece.owner_names) == 1 and not (piece.table or piece.section)
         if is_owned and is_kind and has_all and not sentence.is_vague:
             by_owner.setdefault(piece.owner_names[0], sentence)
     if len(by_owner) != 1:

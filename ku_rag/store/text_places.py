@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 
 from ku_rag.store.connection import Connection, as_json
@@ -87,26 +87,33 @@ def sections(connection: Connection, chunks: Iterable[int]) -> dict[int, str]:
     )
 
 
-def of_chunks(connection: Connection, chunks: Iterable[int]) -> dict[int, ChunkPlace]:
+def of_chunks(
+    connection: Connection, spans: Mapping[int, tuple[int, int] | None]
+) -> dict[int, ChunkPlace]:
     """Return chunk → its place, for those of the chunks that have one.
 
-    The box surrounds the lines of the chunk on the page where it begins.
+    The box surrounds the lines of a span on the page where it begins.
+
+    Args:
+        connection: To the store.
+        spans: Row of each chunk → start and end in its text, in characters; None for all of it.
     """
     places = {}
-    for chunk, section, lines, start, length in connection.execute(
+    for chunk, section, lines, offset, length in connection.execute(
         "SELECT c.row, p.section, p.lines, (SELECT coalesce(sum(length(b.text)), 0) FROM chunks b "
         "WHERE b.source = c.source AND b.document = c.document AND b.position < c.position), "
         "length(c.text) FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
         "JOIN text_places p ON p.source = c.source AND p.document = c.document "
         "WHERE EXISTS (SELECT 1 FROM text_places)",
-        (as_json(chunks),),
+        (as_json(spans),),
     ):
         of_text = json.loads(lines)
-        ends = [*(line[0] for line in of_text[1:]), start + length]
+        start, end = spans[chunk] or (0, length)
+        ends = [*(line[0] for line in of_text[1:]), offset + length]
         inside = [
             line
-            for line, end in zip(of_text, ends, strict=False)
-            if end > start and line[0] < start + length
+            for line, line_end in zip(of_text, ends, strict=False)
+            if line_end > offset + start and line[0] < offset + end
         ]
         page = inside[0][1] if inside else None
         boxes = [line[2:] for line in inside if line[1] == page]

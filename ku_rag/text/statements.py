@@ -17,6 +17,13 @@ from ku_rag.text.values import list_items
 _MOST_CHARACTERS = 20_000
 _LONGEST_HEADING = 80
 _LABEL_WORDS = 5
+CODE = re.compile(
+    r"^[ \t]*(?P<mark>```+|~~~+)[^\n]*\n(?P<code>.*?)(?:^[ \t]*(?P=mark)[^\n]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""A block of code; its lines state nothing."""
+_IN_CODE = re.compile(r"[,;{(\[]$| // ")
+"""A line of code whose block began in another chunk."""
 _LINE_END = re.compile("\n")
 _LONGEST_LIST, _ITEM_WORDS = 300, 3
 _LINE = re.compile(
@@ -87,7 +94,7 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         name: Of the unit; a sentence on the capital of something else states nothing of it.
         section: Heading of the text; None if its first line may be one.
     """
-    text = text[:_MOST_CHARACTERS]
+    text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text[:_MOST_CHARACTERS])
     matches = _matches(text)
     if not matches:
         return
@@ -102,7 +109,7 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         is_sentence = AUXILIARIES.intersection(label_words) or value.endswith(".")
         if match.re in (_AMOUNT_LINE, _BOLD_LINE) and is_sentence:
             continue
-        if is_negated(label_words):  # "Not allowed: dogs"
+        if is_negated(label_words) or _IN_CODE.search(value):  # "Not allowed: dogs"
             continue
         if match.re is _SENTENCE:
             sentence, owner = words(match[0]), name_key(match["owner"] or "").removeprefix("the ")

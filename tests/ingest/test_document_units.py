@@ -58,8 +58,8 @@ def test_a_manual_is_one_unit_and_a_catalogue_has_one_for_each_heading(kb, tmp_p
     unit = kb.show("widget-manual")
     assert (unit.name, unit.aliases) == ("Widget", ("widget-manual",))
     facts = [(fact.label, fact.value, fact.scope) for fact in kb.facts("widget-manual")]
-    assert ("Default", "3 rpm", "--speed") in facts
-    assert ("Default", "green", "--colour") in facts
+    assert ("Default", "3 rpm", "Options > --speed") in facts
+    assert ("Default", "green", "Options > --colour") in facts
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_evidence_has_the_heading_also_after_an_import(kb, tmp_path):
     (tmp_path / "manual.md").write_text(MANUAL)
     kb.ingest(tmp_path / "manual.md")
     (hit,) = kb.search(text="turns faster", k=1).chunks
-    assert hit.section == "--speed"
+    assert hit.section == "Options > --speed"
     kb.export(tmp_path / "out")
     with KnowledgeBase.open(tmp_path / "copy", create=True) as copy:
         copy.import_(tmp_path / "out")

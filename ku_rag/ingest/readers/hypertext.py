@@ -24,6 +24,8 @@ _INLINE = frozenset(
 _TABLE = re.compile(r"<(/?)table\b", re.IGNORECASE)
 _MOST_REPEATED = 100_000
 """Cells that are added to a table because others are merged."""
+_FEW = 3
+"""Links of a list of contents."""
 _LONGEST_REPEATED = 1_000
 """Characters of the longest text that a merged cell repeats."""
 
@@ -70,6 +72,35 @@ class _Cell(NamedTuple):
     is_head: bool
 
 
+class _Lists:
+    """Recognises lists that link to sections of the document and have no other text."""
+
+    def __init__(self) -> None:
+        self._depth = self._start = self._links = 0
+        self._is_link, self._has_text = False, False
+
+    def start(self, tag: str, place: int, address: str) -> None:
+        """Note the beginning of an element at a place in the text."""
+        if tag in ("ol", "ul"):
+            if not self._depth:
+                self._start, self._links, self._has_text = place, 0, False
+            self._depth += 1
+        elif tag == "a":
+            self._is_link = address.startswith("#")
+            self._links += self._is_link
+
+    def add_text(self, text: str) -> None:
+        """Note a text."""
+        self._has_text |= not self._is_link and any(map(str.isalpha, text))
+
+    def end(self, tag: str) -> int | None:
+        """Note the end of an element; return where a list of contents begins that ends here."""
+        self._is_link = self._is_link and tag != "a"
+        self._depth = max(0, self._depth - (tag in ("ol", "ul")))
+        is_end = tag in ("ol", "ul") and not self._depth
+        return self._start if is_end and self._links >= _FEW and not self._has_text else None
+
+
 class _Parser(HTMLParser):
     """Writes the text, headings, pictures and tables of a document to an outline."""
 
@@ -87,6 +118,9 @@ class _Parser(HTMLParser):
         self._caption: list[str] = []
         self._outside: list[str] = []  # text of a table that is in no cell
         self._inside = self._outside  # where the next text of the table is added
+        self._navigation: list[int] = []  # where elements of navigation begin
+        self._lists = _Lists()
+        self._is_indented = False  # whether the next text describes a term
 
     def close(self) -> None:
         """Read what is left, and end what was not ended."""
@@ -102,7 +136,10 @@ class _Parser(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add text to the document, or to a cell or the caption of a table."""
         if self._left_out:
+            if self._left_out == "title" and not self._parts:
+                self.outline.title = clean_name(self.outline.title + data)
             return
+        self._lists.add_text(data)
         if not (self._depth or self._preformatted):
             data = re.sub(r"\s+", " ", data)
             data = data.lstrip() if self._gap or self._is_at_start() else data
@@ -114,6 +151,7 @@ class _Parser(HTMLParser):
             return
         self._break(tag)
         attributes = dict(attrs)
+        self._lists.start(tag, self._length, attributes.get("href") or "")
         if tag in _LEFT_OUT:
             self._left_out, self._left_out_at = tag, self.getpos()[0]
         elif tag == "img" and (address := attributes.get("src")):
@@ -121,6 +159,10 @@ class _Parser(HTMLParser):
             self._write(" ")
         elif tag == "pre":
             self._preformatted += 1
+        elif tag == "nav":
+            self._navigation.append(self._length)
+        elif tag == "dd":
+            self._is_indented = True
         elif tag == "table":
             self._end_heading()
             self._depth += 1
@@ -128,17 +170,20 @@ class _Parser(HTMLParser):
                 self._rows, self._caption, self._outside = [], [], []
                 self._inside = self._outside
         elif self._depth == 1 and tag in ("caption", "tr", "td", "th"):
-            self._inside = self._outside if tag == "tr" else []
-            if tag == "caption":
-                self._caption = self._inside
-            elif tag == "tr" or not self._rows:
-                self._rows.append([])
-            if tag in ("td", "th"):
-                columns, rows = (_span(attributes.get(key)) for key in ("colspan", "rowspan"))
-                self._rows[-1].append(_Cell(self._inside, columns, rows, tag == "th"))
+            self._start_cell(tag, attributes)
         elif tag in _HEADINGS and not self._depth:
             self._end_heading()
             self._heading = int(tag[1]), self._length, len(self._parts)
+
+    def _start_cell(self, tag: str, attributes: dict[str, str | None]) -> None:
+        self._inside = self._outside if tag == "tr" else []
+        if tag == "caption":
+            self._caption = self._inside
+        elif tag == "tr" or not self._rows:
+            self._rows.append([])
+        if tag in ("td", "th"):
+            columns, rows = (_span(attributes.get(key)) for key in ("colspan", "rowspan"))
+            self._rows[-1].append(_Cell(self._inside, columns, rows, tag == "th"))
 
     def handle_endtag(self, tag: str) -> None:
         """End an element; the end of one that was not begun does nothing."""
@@ -146,6 +191,10 @@ class _Parser(HTMLParser):
             self._left_out = "" if tag == self._left_out else self._left_out
         elif tag == "pre":
             self._preformatted = max(0, self._preformatted - 1)
+        elif tag == "nav" and self._navigation:
+            start = self._navigation.pop()
+            if not self._navigation:
+                self.outline.hidden.append((start, self._length))
         elif tag == "table" and self._depth:
             self._depth -= 1
             if not self._depth:
@@ -154,6 +203,9 @@ class _Parser(HTMLParser):
             self._end_heading()
         elif self._depth == 1 and tag in ("caption", "td", "th"):
             self._inside = self._outside
+        contents = self._lists.end(tag)
+        if contents is not None and not self._navigation:
+            self.outline.hidden.append((contents, self._length))
         self._break(tag)
 
     def _break(self, tag: str) -> None:
@@ -161,7 +213,8 @@ class _Parser(HTMLParser):
         if self._depth:
             self._inside.append("" if tag in _INLINE else " ")
         elif tag not in _INLINE:
-            self._gap = self._gap or "\n" if tag in _LINES else "\n\n"
+            is_line = tag in _LINES or self._is_indented
+            self._gap = self._gap or "\n" if is_line else "\n\n"
 
     def _is_at_start(self) -> bool:
         return self._parts[-1:] in ([], ["\n\n"])
@@ -170,6 +223,8 @@ class _Parser(HTMLParser):
         if self._depth:
             self._inside.append(text)
         elif text:
+            if self._is_indented and text.strip():
+                text, self._is_indented = f"    {text}", False
             text, self._gap = (text if self._is_at_start() else self._gap + text), ""
             self._parts.append(text)
             self._length += len(text)

@@ -19,6 +19,12 @@ _BLOCKS = MarkdownIt("commonmark").disable("inline").enable("table")
 _INLINE = MarkdownIt("commonmark")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+_TITLE = re.compile(r"^title:[ \t]*[\"']?(\S.*?)[\"']?[ \t]*$", re.MULTILINE)
+_LISTS = frozenset({"bullet_list_open", "ordered_list_open"})
+_FEW = 3
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
+_TO_SECTION = re.compile(r"\[[^\]]*\]\(#[^)]*\)")
+"""A link to a section of the document: a list of these is its contents."""
 _UNDERLINED = re.compile(r"(?!\|).*\w.*")
 """An underlined heading: one line with a word. CommonMark also takes paragraphs and table rows."""
 _ANCHOR = re.compile(r"\s*\{#[^{}]*\}\s*$")
@@ -35,13 +41,15 @@ def read_markdown(path: Path) -> Outline:
     text = read_text(path)
     front = match.end() if (match := _FRONT_MATTER.match(text)) else 0
     starts = [front, *(end.end() for end in _LINE_END.finditer(text, front)), len(text)]
-    outline, hidden, covered = Outline(path, text), text.count("\n", 0, front) + 1, 0
+    outline, above, covered = Outline(path, text), text.count("\n", 0, front) + 1, 0
+    if title := _TITLE.search(text, 0, front):
+        outline.title = clean_name(title[1])
     tokens = _BLOCKS.parse(text[front:])
     is_plain = path.suffix.lower() == ".txt"
     for opening, token in pairwise([*tokens[:1], *tokens]):
         first, end = (starts[line] for line in token.map or (0, 0))
         if not is_plain:
-            outline.images += ((starts[n], hidden + n, address) for n, address in _images(token))
+            outline.images += ((starts[n], above + n, address) for n, address in _images(token))
         if first < covered:  # in a table of HTML, which may hold blank lines
             continue
         is_title = opening.markup[:1] == "#" or _UNDERLINED.fullmatch(token.content)
@@ -54,14 +62,28 @@ def read_markdown(path: Path) -> Outline:
             covered, tables = html_tables(text, first)
             for caption, rows in tables:
                 outline.add_table(first, covered, caption, rows)
+        elif token.type in _LISTS and token.level == 0 and _is_contents(text[first:end]):
+            outline.hidden.append((first, end))
         elif token.type == "table_open":
             outline.add_table(first, end, "", [])
-        elif token.type == "tr_open":
-            is_header = opening.type == "thead_open"
-            outline.tables[-1][3].append([] if is_header else _cells(text[first:end]))
-        elif opening.type == "th_open":
-            outline.tables[-1][3][-1].append(_name(token.content))
+        else:
+            _add_cells(outline, opening, token, text[first:end])
     return outline
+
+
+def _add_cells(outline: Outline, opening: Token, token: Token, text: str) -> None:
+    """Add a row of a table, or a cell of its header."""
+    if token.type == "tr_open":
+        is_header = opening.type == "thead_open"
+        outline.tables[-1][3].append([] if is_header else _cells(text))
+    elif opening.type == "th_open":
+        outline.tables[-1][3][-1].append(_name(token.content))
+
+
+def _is_contents(text: str) -> bool:
+    """Return whether a list has links to sections alone."""
+    items = [_BULLET.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    return len(items) >= _FEW and all(map(_TO_SECTION.fullmatch, items))
 
 
 def _cells(row: str) -> list[str]:

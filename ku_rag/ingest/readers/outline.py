@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -19,11 +20,14 @@ from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_n
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
+from ku_rag.text.statements import CODE
 from ku_rag.text.tokens import words
 from ku_rag.types import Cell, Line, Quarantined, Record, Source, Table, TextPlace, Unit
 
 Mode = Literal["auto", "file", "heading", "whole"]
 """What is a unit: see `read_units`."""
+SECTION_MARK = " > "
+"""Between the headings of a section."""
 _FIRST_CHARACTERS = 200
 _FEW = 3
 """Sections that have something in common; two may have it by chance."""
@@ -52,24 +56,28 @@ class Outline:
     Args:
         path: Of the document, resolved.
         text: The whole text.
-        title: Of the document; "" for the one of its first heading.
+        title: Of a document whose first heading is not its title, or "".
+        modified: Date of the last change.
         headings: In order.
         images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
         lines: Of a document with pages: place in the text, page and box of each line and table,
             see `TextPlace`.
         quarantined: What is left out; `source` adds pictures that cannot be used.
+        hidden: Start and end of parts of the text that no source has: contents, navigation.
         is_archive: Whether pictures are members of the file.
     """
 
     path: Path
     text: str = ""
     title: str = ""
+    modified: str = ""
     headings: list[_Heading] = field(default_factory=list)
     images: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    hidden: list[tuple[int, int]] = field(default_factory=list)
     is_archive: bool = False
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
@@ -118,10 +126,16 @@ class Outline:
     def _document(self, uri: str, identity: str) -> Record:
         """Return the unit of the document; a name of its file of several words is an alias."""
         file = file_name(self.path.stem)
-        name = self.title or (self.headings[0].name if self._has_title() else file)
+        name = self.headings[0].name if self._has_title() else self.title or file
         aliases = (file,) if len(words(file)) > 1 and words(file) != words(name) else ()
         # The title of a document with sections, such as "Overview", is not looked up in texts.
-        unit = Unit(name, id=identity, aliases=aliases, match=len(self.headings) < 2)
+        unit = Unit(
+            name,
+            id=identity,
+            aliases=aliases,
+            metadata={"format": self.path.suffix.lower()[1:], "modified": self.modified},
+            match=len(self.headings) < 2,
+        )
         start, title = 0, None
         if self._has_title() and not self.text[: self.headings[0].start].strip():
             title = self.headings[0]
@@ -136,24 +150,26 @@ class Outline:
     def _describe_things(self, level: int) -> bool:
         """Return whether the sections of a level describe one thing each; see docs/decisions/0070.
 
-        Two in five have a picture or a label, column or deeper heading in common, or three in four
-        begin with their name. Or the document has no title, and words of most of its headings are
-        written with capitals everywhere, like names.
+        Two in five have a picture, or two labels, columns or deeper headings in common; three in
+        four have one in common, or begin with their name. Or the document has no title, and words
+        of most of its headings are written with capitals everywhere, like names. Most headings must
+        not be numbered.
         """
         headings = [heading for heading in self.headings if heading.level <= level]
         ends = [*(heading.start for heading in headings[1:]), len(self.text)]
         counts = Counter(_WORD.findall(self.text))
-        sections = pictured = named = common_nouns = 0
+        sections = pictured = named = common_nouns = numbered = 0
         labels = Counter[str]()
         for heading, end in zip(headings, ends, strict=True):
             if heading.level < level:
                 continue
             sections += 1
-            text = self.text[heading.end : end]
+            text = CODE.sub("", self.text[heading.end : end])
             pictured += any("://" not in file for _, file in self._between(heading.start, end))
             name = set(words(_PARENTHESES.sub("", heading.name)))
             beginning = name.intersection(words(text.lstrip()[:_FIRST_CHARACTERS]))
             named += 2 * len(beginning) > len(name)
+            numbered += heading.name[0].isdigit()
             own = Counter(_WORD.findall(heading.name))
             common_nouns += any(counts[word.lower()] > own[word.lower()] for word in own)
             inner = [match[1] for match in _LABEL.finditer(text)]
@@ -161,10 +177,13 @@ class Outline:
             tables = _between(self.tables, heading.start, end)
             inner += (column for *_, rows in tables for column in rows[0])
             labels.update({label.casefold() for label in inner})
-        in_common = max(pictured, *labels.values()) if labels else pictured
-        if sections >= _FEW and (5 * in_common >= 2 * sections or 4 * named >= 3 * sections):
+        if sections < 2 or 2 * numbered > sections:
+            return False
+        first, second = sorted([0, 0, *labels.values()])[-1:-3:-1]
+        in_common = 5 * max(pictured, second) >= 2 * sections or 4 * first >= 3 * sections
+        if sections >= _FEW and (in_common or 4 * named >= 3 * sections):
             return True
-        return sections > 1 and not self._has_title() and 2 * common_nouns < sections
+        return not self._has_title() and 2 * common_nouns < sections
 
     def _named_units(self, uri: str, level: int, headings: Sequence[_Heading]) -> Iterator[Record]:
         """Yield one record for each name; a repeated heading is another part of the same unit."""
@@ -223,27 +242,30 @@ class Outline:
         )
 
     def _sections(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-        """Yield heading, start and end of each section of a part of the text.
+        """Yield headings, start and end of each section of a part of the text.
 
-        A heading without text of its own begins the section of the next one.
+        The headings are the one above the section and those above that. A heading without text of
+        its own begins the section of the next one.
         """
-        begin, body, section = start, start, ""
+        begin, body, path = start, start, list[_Heading]()
         for heading in _between(self.headings, start, end):
             if self.text[body : heading.start].strip():
-                yield section, begin, heading.start
+                yield _joined(path), begin, heading.start
                 begin = heading.start
-            body, section = heading.end, heading.name
-        yield section, begin, end
+            body = heading.end
+            path = [*(above for above in path if above.level < heading.level), heading]
+        yield _joined(path), begin, end
 
     def _text(self, start: int, end: int) -> tuple[str, tuple[Line, ...]]:
         """Return a part of the text without its tables, and the lines of it."""
-        spans = [at for table in _between(self.tables, start, end) for at in table[:2]]
-        marks = [start, *spans, end]
-        parts, lines, length = [], list[Line](), 0
-        for begin, finish in zip(marks[::2], marks[1::2], strict=True):
-            lines += self._lines(begin, finish, length)
-            parts.append(self.text[begin:finish])
-            length += finish - begin
+        spans = [table[:2] for table in _between(self.tables, start, end)]
+        spans += _between(self.hidden, start, end)
+        parts, lines, length = list[str](), list[Line](), 0
+        for begin, finish in [*sorted(spans), (end, end)]:
+            lines += self._lines(start, begin, length)
+            parts.append(self.text[start:begin])
+            length += len(parts[-1])
+            start = max(start, finish)
         return "".join(parts), tuple(lines)
 
     def _lines(self, start: int, end: int, offset: int = 0) -> tuple[Line, ...]:
@@ -277,6 +299,10 @@ def _between(items: list[T], start: int, end: int) -> list[T]:
     return items[first:last]
 
 
+def _joined(path: Sequence[_Heading]) -> str:
+    return SECTION_MARK.join(heading.name for heading in path)
+
+
 def read_units(path: Path, *, mode: Mode, identity: str) -> Iterator[tuple[int, Item]]:
     """Yield 0 and each item of a text or document, see `Outline.units`.
 
@@ -297,6 +323,8 @@ def read_units(path: Path, *, mode: Mode, identity: str) -> Iterator[tuple[int, 
 def _read_outline(path: Path) -> Outline:
     try:
         outline: Outline = load_reader(READERS[path.suffix.lower()].function)(path)
+        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        outline.modified = changed.date().isoformat()
     except MissingExtra as error:
         raise BadInput(str(error)) from error
     except (BadInput, MemoryError):

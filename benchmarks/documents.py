@@ -1,0 +1,107 @@
+"""Questions about real documents: `python -m benchmarks.documents FOLDER`.
+
+The folder has the documents in `files/` and `questions.jsonl`: {"question", "answers": accepted
+texts, none for what no document says, "document": name of the file, "page": number or null}. Such
+documents are not part of this repository; docs/performance.md says which were used.
+
+Right is an answer that has an accepted text and is no longer than a few lines. The document counts
+as retrieved if one of the first three chunks is of it, the page as right if a chunk that is cited
+for a right answer begins on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path, PurePath
+
+from benchmarks.record import write_result
+from ku_rag import KnowledgeBase
+from ku_rag.types import Answer
+
+_LONGEST = 600
+"""Characters of an answer; more is no answer but the text."""
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[`*_\"']", "", text.casefold()).split())
+
+
+def verdict(answer: str, accepted: list[str]) -> str:
+    """Return "right", "wrong" or "declined"; for what no document says "stated" or "abstained"."""
+    if not accepted:
+        return "stated" if answer else "abstained"
+    if not answer:
+        return "declined"
+    is_right = any(_plain(text) in _plain(answer) for text in accepted)
+    return "right" if is_right and len(answer) <= _LONGEST else "wrong"
+
+
+def _file(uri: str) -> str:
+    return PurePath(uri.partition("#")[0]).name
+
+
+def ask(folder: Path, *, verbose: bool) -> dict[str, float]:
+    """Ask the questions of a folder; return counts and shares."""
+    counts: Counter[str] = Counter()
+    with (
+        tempfile.TemporaryDirectory() as base,
+        KnowledgeBase.open(f"{base}/kb", create=True) as kb,
+    ):
+        started = time.process_time()
+        report = kb.ingest(folder / "files")
+        counts["left_out"] = len(report.quarantined)
+        seconds = time.process_time() - started
+        for line in (folder / "questions.jsonl").read_text("utf-8").splitlines():
+            question = json.loads(line)
+            answer = kb.query(None, question["question"])
+            result = verdict(answer.answer, question["answers"])
+            counts[result] += 1
+            if question["answers"]:
+                _count_places(counts, answer, question, is_right=result == "right")
+            if verbose:
+                print(f"{result:9} {question['question']} -> {answer.answer[:100]!r}")
+                print(
+                    f"          {question['answers']} {question['document']} | {answer.reading.why}"
+                )
+    known = sum(counts[key] for key in ("right", "wrong", "declined"))
+    return {
+        **counts,
+        "right_share": round(counts["right"] / known, 3),
+        "document_share": round(counts["document_in_3"] / known, 3),
+        "ingest_processor_s": round(seconds, 1),
+    }
+
+
+def _count_places(
+    counts: Counter[str], answer: Answer, question: dict[str, object], *, is_right: bool
+) -> None:
+    files = [_file(piece.source) for piece in answer.chunks[:3]]
+    counts["document_in_3"] += question["document"] in files
+    if is_right and question.get("page"):
+        cited = [piece for piece in answer.chunks if piece.label in answer.citations]
+        counts["pages"] += 1
+        counts["pages_right"] += any(piece.page == question["page"] for piece in cited)
+
+
+def main() -> None:
+    """Ask, print, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    parser.add_argument("--verbose", action="store_true", help="print each answer")
+    options = parser.parse_args()
+    result = {folder.name: ask(folder, verbose=options.verbose) for folder in options.folders}
+    json.dump(result, sys.stdout, indent=1)
+    print()
+    if options.write:
+        write_result("documents", result)
+
+
+if __name__ == "__main__":
+    main()

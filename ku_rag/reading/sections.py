@@ -1,0 +1,302 @@
+"""The reader of documents: it states what a section says, or abstains.
+
+It knows five forms: a labelled line in a section ("Default: false" below "json"), an entry of a
+list of terms ("--amend  Replace the last commit."), a default in a sentence ("it defaults to 5"), a
+definition ("A reflog is …"), and the commands or steps for "How do I install it?". All content
+words of a question must be in what answers it, in the headings above, or in the document's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import PurePath
+
+from ku_rag.text.question import ENTRIES, Question, analyse, is_negated
+from ku_rag.text.sentences import sentences
+from ku_rag.text.statements import CODE, is_labelled_line, of_text
+from ku_rag.text.stems import every_stem, label_stems, stem
+from ku_rag.text.tokens import words
+from ku_rag.types import Evidence, Reading
+
+_TERM = (
+    r"(?P<term>`[^`\n]{1,80}`(?:(?:, | or | / )`[^`\n]{1,80}`)*|\*\*[^*\n]{1,80}\*\*|"
+    r"-[^\s,]{1,60}(?:,? ?[^\s,]{1,40}){0,5}?)"
+)
+_ENTRY_LINE = re.compile(
+    rf"^[ \t]*(?:[-*•+][ \t]+)?{_TERM}(?:[ \t]*(?:[-–—:]|\t|  )+[ \t]*)(?P<text>\S.*)$",
+    re.MULTILINE,
+)
+_TERM_LINE = re.compile(r"(?P<indent>[ \t]*)(?:[-*•+][ \t]+)?(?P<term>\S[^\n]{0,60})")
+_MOST_TERM_WORDS = 6
+_STEP = re.compile(r"^[ \t]*\d+[.)][ \t]+(?P<step>\S.*)$", re.MULTILINE)
+_IS = re.compile(r"\s+(?:is|are|was|were|means?|stands? for|refers? to)\s+")
+_VALUE = r"(?P<value>[^\s,;]+)"
+_DEFAULTS = [
+    re.compile(form + _VALUE + end, re.IGNORECASE)
+    for form, end in (
+        (r"\bdefaults? to ", ""),
+        (r"\bdefault(?: value| setting)?\b[^.;]{0,80}? (?:is|are) (?:set to )?", ""),
+        (r"\b(?:is|are|to|uses?) ", r",? by default"),
+        (r"\bby default,? [^.;]{0,60}? (?:is|are|to|uses?) ", ""),
+    )
+]
+_DEFAULT_STEMS = frozenset(map(stem, ("default", "defaults")))
+_VALUE_STEMS = frozenset(map(stem, ("value", "setting", "maximum", "limit", "size", "number")))
+_DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
+_LONGEST = 300
+"""Characters of what is said of a term that are compared with a question."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A chunk of a document.
+
+    Args:
+        evidence: The chunk.
+    """
+
+    evidence: Evidence
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self.evidence.text
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """The headings above it, the nearest last."""
+        return self.evidence.section.split(" > ") if self.evidence.section else []
+
+    @cached_property
+    def path(self) -> frozenset[str]:
+        """Stems of the headings."""
+        return every_stem(self.evidence.section)
+
+    @cached_property
+    def context(self) -> frozenset[str]:
+        """Stems of the headings, and of the names of its document and file."""
+        file = PurePath(self.evidence.source.partition("#")[0]).stem
+        return self.path | every_stem(" ".join((*self.evidence.owner_names, file)))
+
+    def reading(self, answer: str, start: int, end: int) -> Reading:
+        """Return an answer that is stated from a place of the text to another."""
+        where = f", in {self.evidence.section!r}" if self.headings else ""
+        label = self.evidence.label
+        return Reading(answer, (label,), ((start, end),), 0.7, f"{label} states it{where}.")
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An answer that may be stated.
+
+    Args:
+        rank: The lower, the better.
+        piece: Where it stands.
+        reading: The answer.
+        is_text: Whether it describes something; several descriptions in a document agree.
+    """
+
+    rank: tuple[int, ...]
+    piece: _Piece
+    reading: Reading
+    is_text: bool = False
+
+
+def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
+    """State what a section of a document says; None to abstain.
+
+    Args:
+        question: A sentence.
+        evidence: Chunks, best first. Texts of records have no headings and are not read.
+    """
+    analysis = analyse(question)
+    pieces = [_Piece(piece) for piece in evidence if piece.section and piece.owners]
+    pieces = [piece for piece in pieces if not piece.evidence.table]
+    if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
+        return None
+    if analysis.words[:1] == ("how",) and analysis.words[1:2] in (("do",), ("to",), ("can",)):
+        return _best(_commands(analysis, pieces)) or _best(_entries_for(analysis, pieces))
+    forms = (_labelled, _entries_for, _defaults, _definitions)
+    return next((found for form in forms if (found := _best(form(analysis, pieces)))), None)
+
+
+def _best(candidates: Iterator[_Candidate]) -> Reading | None:
+    """Return the only answer of the best rank; documents that differ are cited together."""
+    ranked = sorted(candidates, key=lambda candidate: candidate.rank)
+    best = [candidate for candidate in ranked if candidate.rank == ranked[0].rank]
+    by_answer = {candidate.reading.answer.casefold(): candidate for candidate in reversed(best)}
+    distinct = sorted(by_answer.values(), key=lambda c: c.piece.evidence.owner_names)
+    if len(distinct) < 2:
+        return distinct[0].reading if distinct else None
+    owners = [" and ".join(candidate.piece.evidence.owner_names) for candidate in distinct]
+    if len({*owners}) == 1 and best[0].is_text:
+        return best[0].reading
+    if len({*owners}) < len(distinct):
+        return None
+    readings = [candidate.reading for candidate in distinct]
+    return Reading(
+        "; ".join(f"{r.answer} ({owner})" for r, owner in zip(readings, owners, strict=True)),
+        tuple(label for reading in readings for label in reading.citations),
+        tuple(span for reading in readings for span in reading.spans),
+        0.5,
+        f"{len(readings)} documents state different answers.",
+    )
+
+
+# ---- labelled lines ------------------------------------------------------------------------------
+
+
+def _labelled(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield values of labels: "What is the default of json?"."""
+    for piece in pieces:
+        name = "".join(piece.evidence.owner_names[:1])
+        for stated in of_text(piece.text, name, piece.evidence.section):
+            value = stated.value or ""
+            answered = question.remaining(label_stems(stated.label), agents=False)
+            is_typed = question.type not in ("date", "number") or any(map(str.isdigit, value))
+            if value and answered and is_typed and answered[1] - ENTRIES <= piece.context:
+                is_named = bool(answered[1] & every_stem(piece.headings[-1]))
+                unsaid = len(label_stems(piece.headings[-1]) - question.every)
+                rank = (not is_named, unsaid if is_named else 0, answered[0])
+                yield _Candidate(rank, piece, piece.reading(value, stated.start, stated.end))
+
+
+# ---- entries of lists ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A term, what is said of it, and where that begins in the chunk."""
+
+    term: str
+    text: str
+    start: int
+
+    @cached_property
+    def first(self) -> str:
+        """The first sentence of the text that is no labelled line."""
+        every = (self.text[start:end].strip() for start, end in sentences(self.text[:_LONGEST]))
+        return next((" ".join(s.split()) for s in every if not is_labelled_line(s)), "")
+
+
+def _entries(piece: _Piece) -> Iterator[_Entry]:
+    """Yield the terms that a chunk explains: its heading, and those of lists."""
+    text, heading = piece.text, piece.headings[-1]
+    start = text.find(heading)
+    if 0 <= start < _LONGEST:
+        start = text.find("\n", start) + 1 or len(text)
+        yield _Entry(heading, text[start:].strip(), start)
+    for match in _ENTRY_LINE.finditer(text):
+        yield _Entry(_plain(match["term"]), match["text"], match.start("text"))
+    lines = list(re.finditer(r"(?m)^.*$", CODE.sub(lambda code: "\n" * code[0].count("\n"), text)))
+    terms: list[str] = []
+    for line, below in pairwise(lines):
+        term = _TERM_LINE.fullmatch(line[0])
+        if not term or len(words(term["term"])) > _MOST_TERM_WORDS:
+            terms = [] if line[0].strip() and not line[0].startswith(" ") else terms
+            continue
+        depth = len(below[0]) - len(below[0].lstrip())
+        if below[0].strip() and depth > len(term["indent"]):
+            yield _Entry(", ".join([*terms, _plain(term["term"])]), below[0].strip(), below.start())
+            terms = []
+        elif below[0].strip():
+            terms.append(_plain(term["term"]))
+
+
+def _plain(term: str) -> str:
+    return term.replace("`", "").strip("* \r")
+
+
+def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield what is said of a term, or the term of which something is said."""
+    content = frozenset(question.content) - ENTRIES
+    asks_for_term = question.words[:1] == ("how",) or (
+        question.which and every_stem(question.which) & ENTRIES
+    )
+    asks_for_text = question.words[:1] == ("what",) and question.words[1:2] in _DESCRIBING
+    for piece in pieces if content else ():
+        for entry in _entries(piece):
+            known = every_stem(entry.term) | piece.context
+            if asks_for_term and not content <= piece.context:
+                yield from _term(entry, content, known, piece)
+            elif asks_for_text and content <= known and content & every_stem(entry.term):
+                unsaid = len(label_stems(entry.term) - question.every)
+                if entry.first:
+                    end = entry.start + len(entry.first)
+                    reading = piece.reading(entry.first, entry.start, end)
+                    rank = (unsaid, len(content - every_stem(entry.term)))
+                    yield _Candidate(rank, piece, reading, is_text=True)
+
+
+def _term(
+    entry: _Entry, content: frozenset[str], known: frozenset[str], piece: _Piece
+) -> Iterator[_Candidate]:
+    """Yield the term of an entry if its text says the rest of the content; options go first."""
+    said, first = every_stem(entry.text[:_LONGEST]), every_stem(entry.first)
+    if content <= said | known and content & said:
+        rank = (not entry.term.startswith("-"), not content <= first | known, len(first))
+        reading = piece.reading(entry.term, entry.start, entry.start + len(entry.text))
+        yield _Candidate(rank, piece, reading)
+
+
+# ---- sentences -----------------------------------------------------------------------------------
+
+
+def _defaults(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield values that sentences state as a default."""
+    content = frozenset(question.content)
+    if not content & _DEFAULT_STEMS:
+        return
+    content -= _DEFAULT_STEMS | ENTRIES | _VALUE_STEMS
+    for piece in pieces:
+        for start, end in sentences(piece.text):
+            sentence = piece.text[start:end]
+            stated = every_stem(sentence)
+            matches = (form.search(sentence) for form in _DEFAULTS)
+            value = next(filter(None, matches), None) if stated & _DEFAULT_STEMS else None
+            if value and content <= stated | piece.context and content & (stated | piece.path):
+                answer = value["value"].rstrip(".)").strip("`\"'")
+                rank = (len(content - stated), len(stated))
+                yield _Candidate(rank, piece, piece.reading(answer, start, end))
+
+
+def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield sentences such as "A reflog is …"."""
+    if question.words[:1] not in (("what",), ("define",), ("explain",)):
+        return
+    content = frozenset(question.content) - ENTRIES
+    for piece in pieces:
+        for start, end in sentences(piece.text):
+            sentence = " ".join(piece.text[start:end].split())
+            before, *after = _IS.split(sentence.lstrip("#>*- "), maxsplit=1)
+            is_defined = content and after and label_stems(before) == content
+            if is_defined and not is_negated(words(sentence)):
+                reading = piece.reading(sentence, start, end)
+                yield _Candidate((0,), piece, reading, is_text=True)
+
+
+# ---- commands and steps --------------------------------------------------------------------------
+
+
+def _commands(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield the code, or the steps, of the section that "How do I install it?" asks for."""
+    content = frozenset(question.content) - ENTRIES
+    for order, piece in enumerate(pieces):
+        for number, block in enumerate(CODE.finditer(piece.text)):
+            above = piece.text[: block.start()].rstrip()
+            lead = every_stem(above[above.rfind("\n") + 1 :])
+            near = lead | piece.path
+            if content & near and content <= near | piece.context | every_stem(block["code"]):
+                unsaid = len(every_stem(piece.headings[-1]) - question.every)
+                rank = (len(content - near - piece.context), unsaid, order, number)
+                reading = piece.reading(block["code"].strip(), block.start(), block.end())
+                yield _Candidate(rank, piece, reading)
+        steps = list(_STEP.finditer(piece.text))
+        if content & piece.path and content <= piece.context and len(steps) > 1:
+            answer = "\n".join(step["step"].strip() for step in steps)
+            reading = piece.reading(answer, steps[0].start(), steps[-1].end())
+            yield _Candidate((0, 0, order, 0), piece, reading)

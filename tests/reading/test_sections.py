@@ -1,0 +1,103 @@
+"""Questions about documents, and what is read of their sections."""
+
+import pytest
+
+from ku_rag import KnowledgeBase
+
+FORMATTER = """# Formatter
+
+## Installing
+
+With pip:
+
+```sh
+pip install formatter
+```
+
+With conda:
+
+```sh
+conda install formatter
+```
+
+## Options
+
+#### `line-width`
+
+The longest line that is written.
+
+* Default: 88
+
+#### `json`
+
+* Default: false
+
+Print results as JSON.
+
+## Limits
+
+The default value for MAX_FILES is 500. The number of open windows is limited to MAX_WINDOWS
+which defaults to 16.
+
+## Releasing
+
+1. Raise the version.
+2. Push the tag.
+
+## Terms
+
+A token is the smallest part of a line. A token is not a word.
+"""
+COMMAND = """<h1>seal(1)</h1><h2>NAME</h2><p>seal - close files</p><h2>OPTIONS</h2><dl>
+<dt>-f</dt><dt>--force</dt><dd><p>Close the file although it is open elsewhere.</p></dd>
+<dt>--colour=&lt;when&gt;</dt><dd><p>Print colours always, never or on terminals.</p></dd></dl>
+<h2>SEE ALSO</h2><p>open(1)</p>"""
+OTHER = (
+    "# Printer\n\n## Options\n\n#### `margin`\n\n* Default: 5\n\n#### `json`\n\n* Default: true\n"
+)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    (folder / "formatter.md").write_text(FORMATTER)
+    (folder / "seal.html").write_text(COMMAND)
+    (folder / "printer.md").write_text(OTHER)
+    with KnowledgeBase.open(folder / "kb", create=True) as kb:
+        for name in ("formatter.md", "seal.html", "printer.md"):
+            kb.ingest(folder / name)
+        yield kb
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is the default of line-width?", "88"),
+        ("What is the default of json in the formatter?", "false"),
+        ("What is the default of json?", "false (Formatter); true (Printer)"),
+        ("What is the default of MAX_FILES?", "500"),
+        ("What does MAX_WINDOWS default to?", "16"),
+        ("What does json do in the formatter?", "Print results as JSON."),
+        ("Which option prints results as JSON?", "json"),
+        ("What does --force do?", "Close the file although it is open elsewhere."),
+        ("Which option of seal closes a file that is open elsewhere?", "-f, --force"),
+        ("How do I install the formatter with conda?", "conda install formatter"),
+        ("How do I install the formatter?", "pip install formatter"),
+        ("How do I do the releasing of the formatter?", "Raise the version.\nPush the tag."),
+        ("What is a token?", "A token is the smallest part of a line."),
+        ("What is the default of margins?", "5"),
+        # what no document says
+        ("What is the default of tabs?", ""),
+        ("Which option sends mail?", ""),
+        ("How do I install the printer?", ""),
+        ("What is a seal ring?", ""),
+        ("What does --quiet do?", ""),
+        ("Who wrote the formatter?", ""),
+    ],
+)
+def test_questions_about_documents(documents, question, expected):
+    answer = documents.query(None, question)
+    assert answer.answer == expected
+    for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=True):
+        (piece,) = (piece for piece in answer.chunks if piece.label == label)
+        assert piece.text[start:end].strip()
