@@ -10,6 +10,7 @@ from PIL.Image import Image
 from ku_rag.encoders.base import Vectors
 from ku_rag.graph.model import Graph
 from ku_rag.graph.traversal import best_paths
+from ku_rag.reading import mentions
 from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.names import parted
@@ -121,6 +122,8 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
     if not (base.units.passes_all or matched.units):
         return Paths()
     graph = graph_of(base)
+    if mentioned := mentions.read(base.database.connection, question, graph.among):
+        return Paths((), tuple(mentioned), (), tuple(mentioned.values()), "Their texts say it.")
     entities = graph.of_units([unit.row for unit in matched.units])
     starts = [entity for entity in entities if entity.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.

@@ -28,7 +28,12 @@ from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Added, Deleted, IngestReport, Progress, Record, Source, Unit
+from ku_rag.types import Added, Deleted, IngestReport, Progress, Quarantined, Record, Source, Unit
+
+_LEFT_BEHIND = (
+    "its texts now belong to the unit of their document, and what was added by hand stays here: "
+    "add it there with `ku update`, then delete this unit"
+)
 
 
 class _RollBack(Exception):
@@ -228,9 +233,11 @@ def sync(
             for item in items:
                 seen.add(item)
     gone = seen.missing_below(database.connection, folder)
-    if gone and len(gone) * 2 > stored and not (yes or dry_run):
+    # The headings of a document may have been units before.
+    lost = [uri for uri in gone.values() if not seen.has_whole_file(uri)]
+    if lost and len(lost) * 2 > stored and not (yes or dry_run):
         raise Refused(
-            f"{len(gone)} of the {stored} sources known from {folder} are gone: nothing was "
+            f"{len(lost)} of the {stored} sources known from {folder} are gone: nothing was "
             "changed; pass --yes to delete them, or --dry-run to see what would happen"
         )
     report = IngestReport()
@@ -239,8 +246,17 @@ def sync(
             with closing(read(folder, Parsing.of(settings, progress))) as items:
                 report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
-            deleted = delete_sources(connection, gone)
+            moved = [row for row, uri in gone.items() if uri not in lost]
+            owners = connection.execute(
+                "SELECT DISTINCT u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "
+                "JOIN units u ON u.row = s.unit",
+                (as_json(moved),),
+            ).fetchall()
+            deleted = delete_sources(connection, list(gone))
             report.units_deleted = list(deleted.units)
+            report.quarantined += [
+                Quarantined(unit, _LEFT_BEHIND) for (unit,) in owners if unit not in deleted.units
+            ]
         if dry_run:
             raise _RollBack
     report.seconds = time.monotonic() - started

@@ -55,15 +55,19 @@ class SeenSources:
         else:
             self._uris.update(source.uri for source in item.sources)
 
-    def missing_below(self, connection: Connection, folder: Path) -> list[int]:
-        """Return rows of stored sources below a folder that were not read and are not broken."""
+    def missing_below(self, connection: Connection, folder: Path) -> dict[int, str]:
+        """Return row → uri of stored sources below a folder that were not read, or broken."""
         rows = connection.execute(
             "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ? ORDER BY row",
             uris_below(folder),
         )
-        return [
-            row
+        return {
+            row: uri
             for row, uri in rows
             if uri not in self._uris
             and self._broken.isdisjoint(uri[: m.start()] for m in _BOUNDARY.finditer(uri))
-        ]
+        }
+
+    def has_whole_file(self, uri: str) -> bool:
+        """Return whether the file of a source was read as one source."""
+        return uri.partition("#")[0] in self._uris

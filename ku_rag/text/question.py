@@ -127,6 +127,8 @@ PRINT, CARRIERS = map(_word_list, ("print", "carriers"))
 QUESTION_WORDS = _WH | AUXILIARIES
 """Words that begin a question."""
 GENERIC = _word_list("generic")
+DOCUMENTS, MENTIONING = map(_word_list, ("documents", "mentioning"))
+"""Stems of nouns for documents, and of verbs for what they have to do with a subject."""
 ENTRIES = _word_list("entries")
 """Stems of nouns for terms of a document, and of words that ask for what it says of them."""
 THINGS = _word_list("things") | GENERIC

@@ -110,3 +110,22 @@ def test_a_folder_with_a_picture_is_a_unit_and_one_with_several_documents_is_non
     picture(tmp_path / "things" / "lamp" / "lamp.png", 1)
     kb.ingest(tmp_path / "things")
     assert ids(kb) == ["lamp", "notes/a", "notes/b"]
+
+
+def test_headings_that_were_units_move_to_their_document(kb, tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "manual.md").write_text(MANUAL)
+    with KnowledgeBase.open(tmp_path / "earlier", create=True, units="heading") as earlier:
+        earlier.ingest(folder)
+        assert "Options" in ids(earlier)
+        earlier.update("Options", metadata={"owner": "Ann"})
+    with KnowledgeBase.open(tmp_path / "earlier", units="auto") as later:
+        report = later.sync(folder)
+        assert ids(later) == ["Options", "manual"]
+        assert sorted(report.units_deleted) == ["Installation", "Widget"]
+        (left,) = report.quarantined
+        assert (left.item, "update" in left.reason) == ("Options", True)
+        assert later.show("Options").metadata == {"owner": "Ann"}
+        assert not later.verify().problems
+        assert not later.sync(folder).quarantined

@@ -101,3 +101,16 @@ def test_questions_about_documents(documents, question, expected):
     for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=True):
         (piece,) = (piece for piece in answer.chunks if piece.label == label)
         assert piece.text[start:end].strip()
+
+
+def test_documents_that_mention_something_are_listed_with_the_words(documents):
+    answer = documents.query(None, "Which documents mention colours?")
+    assert answer.reading.items == ("seal(1) (seal.html)",)
+    (label,), ((start, end),) = answer.citations, answer.reading.spans
+    (piece,) = (piece for piece in answer.chunks if piece.label == label)
+    assert piece.text[start:end] == "colours"
+    both = documents.query(None, "Which documents describe json?").reading.items
+    assert both == ("Formatter (formatter.md)", "Printer (printer.md)")
+    filtered = documents.query(None, "Which documents describe json?", where="format=html")
+    assert not filtered.answer
+    assert not documents.query(None, "Which documents mention whales?").answer

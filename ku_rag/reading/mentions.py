@@ -1,0 +1,56 @@
+"""Which documents mention something: the owners of the texts that have its words."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import PurePath
+
+from ku_rag.indexes import keywords
+from ku_rag.reading.answers import MOST
+from ku_rag.store.connection import Connection
+from ku_rag.text.question import DOCUMENTS, MENTIONING
+from ku_rag.text.statements import locate
+from ku_rag.text.stems import stem
+from ku_rag.text.tokens import stop_words, words
+
+Mentions = dict[str, tuple[int, int, int]]
+"""Name and file of each document → row of a chunk, and start and end of the words in it."""
+
+
+def read(connection: Connection, question: str, among: Container[int] | None) -> Mentions | None:
+    """Return the documents of "Which documents mention the council?".
+
+    Args:
+        connection: To the store.
+        question: A sentence.
+        among: Rows of the units that may be named; None for all.
+
+    Returns:
+        None for another question, or if no document or more than `answers.MOST` have the words.
+    """
+    folded = words(question)
+    at = next((n for n, word in enumerate(folded) if word in ("which", "what")), len(folded))
+    rest = folded[at + 1 :]
+    if at > 1 or not rest or stem(rest[0]) not in DOCUMENTS:
+        return None
+    verbs = [n for n, word in enumerate(rest) if stem(word) in MENTIONING]
+    mentioned = [
+        word for n, word in enumerate(rest[1:], 1) if n not in verbs and word not in stop_words()
+    ]
+    if not (verbs and mentioned):
+        return None
+    documents: Mentions = {}
+    for _, chunk, text in keywords.chunks_with_all(connection, [" ".join(mentioned)]):
+        if len(documents) > MOST:
+            break
+        for row, name, uri in connection.execute(
+            "SELECT u.row, u.name, s.uri FROM chunks c JOIN sources s ON s.row = c.source "
+            "JOIN units u ON u.row = s.unit WHERE c.row = ?",
+            (chunk,),
+        ):
+            if among is None or row in among:
+                file = PurePath(uri.partition("#")[0])
+                label = f"{name} ({file.name})" if file.suffix and file.stem != name else name
+                span = locate(" ".join(mentioned), text) or (0, len(text))
+                documents.setdefault(label, (chunk, *span))
+    return documents if 0 < len(documents) <= MOST else None
