@@ -245,22 +245,36 @@ def sync(
         if there:
             with closing(read(folder, Parsing.of(settings, progress))) as items:
                 report = pipeline.run(items, progress=progress, write_files=not dry_run)
-        with pipeline.writer.change() as connection:
-            moved = [row for row, uri in gone.items() if uri not in lost]
-            owners = connection.execute(
-                "SELECT DISTINCT u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "
-                "JOIN units u ON u.row = s.unit",
-                (as_json(moved),),
-            ).fetchall()
-            deleted = delete_sources(connection, list(gone))
-            report.units_deleted = list(deleted.units)
-            report.quarantined += [
-                Quarantined(unit, _LEFT_BEHIND) for (unit,) in owners if unit not in deleted.units
-            ]
+        moved = [row for row, uri in gone.items() if uri not in lost]
+        _delete_missing(pipeline, list(gone), moved, report)
         if dry_run:
             raise _RollBack
     report.seconds = time.monotonic() - started
     return report
+
+
+def _delete_missing(
+    pipeline: Pipeline, gone: Sequence[int], moved: Sequence[int], report: IngestReport
+) -> None:
+    """Delete sources, and report units that are left although their texts moved to a document.
+
+    Args:
+        pipeline: Writes.
+        gone: Rows of the sources.
+        moved: Rows of those whose texts are now in the source of their whole file.
+        report: Gets the deleted units, and those that are left.
+    """
+    with pipeline.writer.change() as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "
+            "JOIN units u ON u.row = s.unit",
+            (as_json(moved),),
+        ).fetchall()
+        deleted = delete_sources(connection, gone)
+    report.units_deleted = list(deleted.units)
+    report.quarantined += [
+        Quarantined(unit, _LEFT_BEHIND) for (unit,) in owners if unit not in deleted.units
+    ]
 
 
 def _new_id(database: Database, name: str) -> str:

@@ -50,7 +50,8 @@ def read(connection: Connection, question: str, among: Container[int] | None) ->
         ):
             if among is None or row in among:
                 file = PurePath(uri.partition("#")[0])
-                label = f"{name} ({file.name})" if file.suffix and file.stem != name else name
+                label = file.name if file.suffix else name
+                label = label if name in (label, file.stem) else f"{name} ({label})"
                 span = locate(" ".join(mentioned), text) or (0, len(text))
                 documents.setdefault(label, (chunk, *span))
     return documents if 0 < len(documents) <= MOST else None

@@ -9,13 +9,13 @@ words of a question must be in what answers it, in the headings above, or in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePath
 
-from ku_rag.text.question import ENTRIES, Question, analyse, is_negated
+from ku_rag.text.question import ENTRIES, Question, analyse, is_negated, names_and_numbers
 from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import CODE, is_labelled_line, of_text
 from ku_rag.text.stems import every_stem, label_stems, stem
@@ -46,6 +46,8 @@ _DEFAULTS = [
 ]
 _DEFAULT_STEMS = frozenset(map(stem, ("default", "defaults")))
 _VALUE_STEMS = frozenset(map(stem, ("value", "setting", "maximum", "limit", "size", "number")))
+_IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
+"""A name of a program's text: what answers has it as it is written."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
 _LONGEST = 300
 """Characters of what is said of a term that are compared with a question."""
@@ -57,9 +59,11 @@ class _Piece:
 
     Args:
         evidence: The chunk.
+        topics: Stems of names in the question that other chunks of the document have.
     """
 
     evidence: Evidence
+    topics: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
@@ -80,7 +84,8 @@ class _Piece:
     def context(self) -> frozenset[str]:
         """Stems of the headings, and of the names of its document and file."""
         file = PurePath(self.evidence.source.partition("#")[0]).stem
-        return self.path | every_stem(" ".join((*self.evidence.owner_names, file)))
+        names = every_stem(" ".join((*self.evidence.owner_names, file)))
+        return self.path | names | self.topics
 
     def reading(self, answer: str, start: int, end: int) -> Reading:
         """Return an answer that is stated from a place of the text to another."""
@@ -97,13 +102,21 @@ class _Candidate:
         rank: The lower, the better.
         piece: Where it stands.
         reading: The answer.
+        text: What states it, without the headings above.
         is_text: Whether it describes something; several descriptions in a document agree.
     """
 
     rank: tuple[int, ...]
     piece: _Piece
     reading: Reading
+    text: str
     is_text: bool = False
+
+    @property
+    def stated(self) -> str:
+        """What states it, with the headings above and the names of the document."""
+        evidence = self.piece.evidence
+        return "\n".join((self.text, evidence.section, *evidence.owner_names))
 
 
 def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
@@ -114,17 +127,34 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
         evidence: Chunks, best first. Texts of records have no headings and are not read.
     """
     analysis = analyse(question)
-    pieces = [_Piece(piece) for piece in evidence if piece.section and piece.owners]
-    pieces = [piece for piece in pieces if not piece.evidence.table]
+    texts = [piece for piece in evidence if piece.section and piece.owners and not piece.table]
+    names = every_stem(" ".join(names_and_numbers(question)))
+    pieces = [_Piece(piece, names & _others(piece, evidence)) for piece in texts]
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
+    forms = [_labelled, _definitions, _entries_for, _defaults]
     if analysis.words[:1] == ("how",) and analysis.words[1:2] in (("do",), ("to",), ("can",)):
-        return _best(_commands(analysis, pieces)) or _best(_entries_for(analysis, pieces))
-    forms = (_labelled, _entries_for, _defaults, _definitions)
-    return next((found for form in forms if (found := _best(form(analysis, pieces)))), None)
+        forms = [_commands, _entries_for]
+    identifiers = [name.casefold() for name in _IDENTIFIER.findall(question)]
+    for form in forms:
+        candidates = (
+            candidate
+            for candidate in form(analysis, pieces)
+            if all(name in candidate.stated.casefold() for name in identifiers)
+        )
+        if reading := _best(candidates):
+            return reading
+    return None
 
 
-def _best(candidates: Iterator[_Candidate]) -> Reading | None:
+def _others(piece: Evidence, evidence: Sequence[Evidence]) -> frozenset[str]:
+    """Return the stems of other chunks of the same document."""
+    document = piece.source.partition("#")[0]
+    of_document = (other for other in evidence if other.source.partition("#")[0] == document)
+    return every_stem(" ".join(other.text for other in of_document if other is not piece))
+
+
+def _best(candidates: Iterable[_Candidate]) -> Reading | None:
     """Return the only answer of the best rank; documents that differ are cited together."""
     ranked = sorted(candidates, key=lambda candidate: candidate.rank)
     best = [candidate for candidate in ranked if candidate.rank == ranked[0].rank]
@@ -162,7 +192,8 @@ def _labelled(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
                 is_named = bool(answered[1] & every_stem(piece.headings[-1]))
                 unsaid = len(label_stems(piece.headings[-1]) - question.every)
                 rank = (not is_named, unsaid if is_named else 0, answered[0])
-                yield _Candidate(rank, piece, piece.reading(value, stated.start, stated.end))
+                reading = piece.reading(value, stated.start, stated.end)
+                yield _Candidate(rank, piece, reading, stated.label)
 
 
 # ---- entries of lists ----------------------------------------------------------------------------
@@ -214,22 +245,22 @@ def _plain(term: str) -> str:
 def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
     """Yield what is said of a term, or the term of which something is said."""
     content = frozenset(question.content) - ENTRIES
-    asks_for_term = question.words[:1] == ("how",) or (
-        question.which and every_stem(question.which) & ENTRIES
-    )
+    noun = every_stem(question.which) & ENTRIES
+    asks_for_term = question.words[:1] == ("how",) or noun
     asks_for_text = question.words[:1] == ("what",) and question.words[1:2] in _DESCRIBING
     for piece in pieces if content else ():
         for entry in _entries(piece):
             known = every_stem(entry.term) | piece.context
-            if asks_for_term and not content <= piece.context:
+            is_heading = entry.term == piece.headings[-1]
+            if asks_for_term and not (content <= piece.context or (is_heading and not noun)):
                 yield from _term(entry, content, known, piece)
             elif asks_for_text and content <= known and content & every_stem(entry.term):
                 unsaid = len(label_stems(entry.term) - question.every)
-                if entry.first:
+                if entry.first[:1].isalnum():  # no synopsis
                     end = entry.start + len(entry.first)
                     reading = piece.reading(entry.first, entry.start, end)
                     rank = (unsaid, len(content - every_stem(entry.term)))
-                    yield _Candidate(rank, piece, reading, is_text=True)
+                    yield _Candidate(rank, piece, reading, entry.term + entry.text, is_text=True)
 
 
 def _term(
@@ -240,7 +271,7 @@ def _term(
     if content <= said | known and content & said:
         rank = (not entry.term.startswith("-"), not content <= first | known, len(first))
         reading = piece.reading(entry.term, entry.start, entry.start + len(entry.text))
-        yield _Candidate(rank, piece, reading)
+        yield _Candidate(rank, piece, reading, entry.term + entry.text)
 
 
 # ---- sentences -----------------------------------------------------------------------------------
@@ -261,7 +292,7 @@ def _defaults(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
             if value and content <= stated | piece.context and content & (stated | piece.path):
                 answer = value["value"].rstrip(".)").strip("`\"'")
                 rank = (len(content - stated), len(stated))
-                yield _Candidate(rank, piece, piece.reading(answer, start, end))
+                yield _Candidate(rank, piece, piece.reading(answer, start, end), sentence)
 
 
 def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
@@ -276,7 +307,7 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
             is_defined = content and after and label_stems(before) == content
             if is_defined and not is_negated(words(sentence)):
                 reading = piece.reading(sentence, start, end)
-                yield _Candidate((0,), piece, reading, is_text=True)
+                yield _Candidate((0,), piece, reading, sentence, is_text=True)
 
 
 # ---- commands and steps --------------------------------------------------------------------------
@@ -284,7 +315,7 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
 
 def _commands(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
     """Yield the code, or the steps, of the section that "How do I install it?" asks for."""
-    content = frozenset(question.content) - ENTRIES
+    content = frozenset(question.content)
     for order, piece in enumerate(pieces):
         for number, block in enumerate(CODE.finditer(piece.text)):
             above = piece.text[: block.start()].rstrip()
@@ -294,9 +325,9 @@ def _commands(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
                 unsaid = len(every_stem(piece.headings[-1]) - question.every)
                 rank = (len(content - near - piece.context), unsaid, order, number)
                 reading = piece.reading(block["code"].strip(), block.start(), block.end())
-                yield _Candidate(rank, piece, reading)
+                yield _Candidate(rank, piece, reading, piece.text)
         steps = list(_STEP.finditer(piece.text))
         if content & piece.path and content <= piece.context and len(steps) > 1:
             answer = "\n".join(step["step"].strip() for step in steps)
             reading = piece.reading(answer, steps[0].start(), steps[-1].end())
-            yield _Candidate((0, 0, order, 0), piece, reading)
+            yield _Candidate((0, 0, order, 0), piece, reading, piece.text)

@@ -27,17 +27,17 @@ _IN_CODE = re.compile(r"[,;{(\[]$| // ")
 _LINE_END = re.compile("\n")
 _LONGEST_LIST, _ITEM_WORDS = 300, 3
 _LINE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
-    r"[ \t]*(?P<value>\S.*?)[ \t]*$",
+    r"^[ \t]*(?:[-*•+][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)"
+    r"[*_]*[ \t]*(?P<value>\S.*?)[ \t]*$",
     re.MULTILINE,
 )
 _BOLD_LINE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?(?P<mark>\*\*|__)(?P<label>[^\W\d_][^:：.!?|*_\n]{0,80}?)(?P=mark)"
+    r"^[ \t]*(?:[-*•+][ \t]+)?(?P<mark>\*\*|__)(?P<label>[^\W\d_][^:：.!?|*_\n]{0,80}?)(?P=mark)"
     r"[ \t]+(?![-–—:：])(?P<value>\S.{0,80}?)[ \t]*$",
     re.MULTILINE,
 )
 _AMOUNT_LINE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
+    r"^[ \t]*(?:[-*•+][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
     r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
     re.MULTILINE,
 )

@@ -34,7 +34,7 @@ _FEW = 3
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _PARENTHESES = re.compile(r"\s*\(.*\)")
 _LABEL = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*([^\W\d_][^:：.!?|\n]{0,40}?)[*_]*[ \t]*[:：]", re.MULTILINE
+    r"^[ \t]*(?:[-*•+][ \t]+)?[*_]*([^\W\d_][^:：.!?|\n]{0,40}?)[*_]*[ \t]*[:：]", re.MULTILINE
 )
 
 T = TypeVar("T", bound=tuple[Any, ...])
