@@ -16,11 +16,69 @@ from tests.conftest import picture
 from tests.papers.transcripts import check_transcript, keys_of
 
 QUESTION = "Which attack follows Triple Rush?"
-TEMPLATES = '''
+TEMPLATES = r'''
 class TP:
-    def __init__(self, point):
+    def __init__(self, point, mode):
+        self.perception = point["Perception"]
+        self.mode = mode
         self.temp1 = "You hunt $ monsters."
         raise SystemExit("this code is not to be run")
+
+    def temp2(self):
+        if self.perception == "":
+            temp = f"Nothing is seen. {self.question}"
+        elif "Vision-needed" in self.mode:
+            temp = f" On the screen, answer: {self.question}"
+            temp = self.temp4() + temp
+        else:
+            temp = f"Somebody says: {self.perception}"
+        return temp
+
+    def temp3(self):
+        if self.use_name:
+            temp = f" of {self.monster_name}"
+        else:
+            temp = ""
+        return temp
+
+    def temp4(self):
+        if len(self.images) == 1:
+            temp = f"One picture{self.temp3()}."
+        else:
+            temp = f"Frames{self.temp3()}."
+        return temp
+
+    def temp6(self, memory, entity):
+        # what was collected
+        if memory != "":
+            temp = f"""
+            Collected up to {entity}:
+            {memory}
+            """
+        else:
+            temp = ""
+        return temp
+
+    def temp7(self, images, memory):
+        if "Online" in self.mode and images != "":
+            if memory != "":
+                temp = f"Decide with what was collected."
+            else:
+                temp = f"Decide."
+            temp += " Reply 'Yes' or 'No', and describe."
+        else:
+            temp = "Reply 'Yes' or 'No'."
+        return temp
+
+    def temp8(self, pictures, entity):
+        if "Online" in self.mode and pictures != "":
+            temp = f"You see \"{entity}\"."
+        else:
+            temp = ""
+        return temp
+
+    def temp9(self):
+        return f"Seen: {self.perception} Asked: {self.question}"
 
     def topic_entity_selection(self):
         template_ = f"""
@@ -34,18 +92,58 @@ class TP:
         return f"""{self.temp1} {self.temp4()} Describe it for {self.question}"""
 
     def entity_selection(self, memory, current_entity, neighbor_entity):
-        short = f"{memory}"
-        return f"""{self.temp1} {self.temp9()} Neighbours: {neighbor_entity} of {current_entity}"""
+        template_ = f"""
+        {self.temp1}
+        {self.temp9()}
 
-    def entity_analysis(self, memory, entity):
-        return f"""{self.temp1} {memory} Is {entity} sufficient?"""
+        {self.temp6(memory, current_entity)}
+        Neighbours of '{current_entity}':
+        {neighbor_entity}
+        Go on where it helps.
+        """
+        return template_
+
+    def entity_analysis(self, memory, entity, entity_info, entity_images=""):
+        "Whether it is sufficient."
+        if entity_info != "":
+            temp = f"Information: {entity_info}"
+        else:
+            temp = ""
+        if self.perception == "":
+            ttt = self.temp2()
+        else:
+            ttt = self.temp9()
+        template_ = f"""
+        {ttt}
+        {self.temp6(memory, entity)}
+        {temp}
+        {self.temp8(entity_images, entity)}
+        {self.temp7(entity_images, memory)}
+        """
+        print(template_)
+        return template_
 
     def question_answer(self, knowledge):
-        return f"""{self.temp1} {self.temp2()} Provide the answer."""
+        if knowledge != "":
+            temp_ = f"""
+        The 'Knowledge':
+        {knowledge}
+        Answer by it.
+        """
+        else:
+            temp_ = "Answer."
+        return f"""{self.temp1}
+        {self.temp2()}
+        {temp_}
+        No analysis."""
 
 
 def offline_images_description(images, name, entity):
-    return f"""{images} as visual information for {entity}."""
+    if len(images) == 1:
+        temp = f"One picture{name}"
+    else:
+        temp = f"Frames{name}"
+    return f"""{temp} as visual information for {entity}."""
 
 
 def evaluation_temp(question, answer1, answer2):
@@ -56,6 +154,24 @@ def evaluation_temp(question, answer1, answer2):
 def evaluation_temp_caption(truth, generated):
     return f"""First: {truth} Second: {generated} Focus on movement."""
 '''
+OFFICIAL = {
+    "perceive": "You hunt $$ monsters. Frames of [known]. Describe it for $question",
+    "expand": (
+        "You hunt $$ monsters.\nSeen: [shown] Asked: $question\n"
+        "Collected up to [entity]:\n[path]\n"
+        "Neighbours of '[entity]':\n$data\nGo on where it helps."
+    ),
+    "validate": (
+        "Seen: [shown] Asked: $question\nCollected up to [entity]:\n[path]\n"
+        'Information: $data\nYou see "[entity]".\n'
+        "Decide with what was collected. Reply 'Yes' or 'No', and describe."
+    ),
+    "answer": (
+        "You hunt $$ monsters.\nFrames of [known]. On the screen, answer: $question\n"
+        "The 'Knowledge':\n$data\nAnswer by it.\nNo analysis."
+    ),
+    "describe": "Frames as visual information for [entity].\n\n$data",
+}
 
 
 def hunter(request):
@@ -156,6 +272,15 @@ def test_the_authors_prompts_are_read_and_not_run(hunt, clone):
     assert "Zinogre Back Slam" in load_prompts_of_judge(clone, folder)
 
 
+def test_the_authors_words_are_complete(hunt, clone):
+    with KnowledgeBase.open(hunt[0], read_only=True, prompts=f"official:{clone}") as kb:
+        prompts = load_prompts("ku_rag.papers.mhmmkg", kb.prompts)
+        judge = load_prompts("ku_rag.evaluation", kb.prompts)["judge_answer"].text
+    for name, words in OFFICIAL.items():
+        assert prompts[name].text.startswith(f"{words}\n\n"), name
+    assert judge.startswith("Question: $question Answers: [reference] [answer]\nSample 1:")
+
+
 def load_prompts_of_judge(clone, folder):
     with KnowledgeBase.open(folder, read_only=True, prompts=f"official:{clone}") as kb:
         return load_prompts("ku_rag.evaluation", kb.prompts)["judge_answer"].text
@@ -163,7 +288,16 @@ def load_prompts_of_judge(clone, folder):
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("def x(:", "cannot be read as Python"), ("x = 1", "has no template entity_analysis")],
+    [
+        ("def x(:", "cannot be read as Python"),
+        ("x = 1", "has no template entity_analysis"),
+        (
+            TEMPLATES.replace('f"Seen: {self.perception} Asked: {self.question}"', '"%s" % self.x'),
+            r"the template entity_selection cannot be followed without running it",
+        ),
+        (TEMPLATES.replace("Frames{name}", "{x(1)}"), "template offline_images_description .*x"),
+        (TEMPLATES.replace("self.temp3()", "self.temp4()"), "question_image_understanding"),
+    ],
 )
 def test_a_clone_without_templates(hunt, clone, code, message):
     (clone / "things" / "templates.py").write_text(code, encoding="utf-8")
