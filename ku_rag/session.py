@@ -260,16 +260,20 @@ class Session:
         Raises:
             NotFound, BadInput: "official:PATH" names no clone with templates that can be read.
         """
-        prefix, _, clone = self.settings.prompts.partition("official:")
-        if not prefix and clone:
-            from ku_rag.papers.mhmmkg.official_prompts import write_official_prompts
-
+        setting = self.settings.prompts
+        clone = setting.removeprefix("official:")
+        if clone == setting:
+            return self.layout.root / setting if setting else None
+        with self._loading:
             if self._official is None:
-                self._official = TemporaryDirectory(prefix="ku-prompts-")
-            if not any(Path(self._official.name).iterdir()):
-                write_official_prompts(Path(clone), Path(self._official.name))
+                from ku_rag.papers.mhmmkg.official_prompts import read_official_prompts
+
+                prompts = read_official_prompts(self.layout.root / clone)
+                folder = TemporaryDirectory(prefix="ku-prompts-")
+                for name, text in prompts.items():
+                    Path(folder.name, f"{name}.md").write_text(text, encoding="utf-8")
+                self._official = folder
             return Path(self._official.name)
-        return self.layout.root / self.settings.prompts if self.settings.prompts else None
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Search and write with the vectors of an encoder from now on.

@@ -134,7 +134,7 @@ class Settings:
         mllm_cache: keep replies, and take them again for the same request.
         prompts: a folder, from the base's own on, whose Markdown files go before the prompts of the
             project; "official:PATH" for the authors' prompts of MH-MMKG, from a clone of their
-            repository; "" for none.
+            repository; "" for none. A relative --prompts starts at the working directory.
         foreign: variables of secrets, each with an address that does not receive its secret; set
             by `load`.
     """

@@ -90,12 +90,18 @@ def number_option(
     return click.option(name, type=kind, default=default, show_default=has_default, help=help)
 
 
+def _prompts(value: str) -> str:
+    """Return a setting `prompts` whose path starts at the working directory."""
+    folder = value.removeprefix("official:")
+    return value.removesuffix(folder) + str(Path(folder).absolute()) if folder else value
+
+
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
     """The options of a multimodal model."""
     flag = {"is_flag": True, "flag_value": False, "default": None}
     seconds = {"type": click.FloatRange(0.1, 86_400), "metavar": "SECONDS"}
     tokens = {"type": click.IntRange(0, 1_000_000), "metavar": "N"}
-    folder = {"metavar": "DIR"}
+    folder = {"metavar": "DIR", "type": _prompts}
     options: list[tuple[str, str, dict[str, Any], str]] = [
         ("--prompts", "prompts", folder, "Prompts that replace its own, or official:CLONE."),
         ("--no-cache", "mllm_cache", flag, "Ask it again instead of reusing its replies."),

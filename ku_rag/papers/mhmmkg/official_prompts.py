@@ -44,12 +44,11 @@ _RULE = (
 _KEYS = ("Reply with one JSON object", "Reply with one word")
 
 
-def write_official_prompts(clone: Path, folder: Path) -> None:
-    """Write the authors' prompts to a folder, for `load_prompts`.
+def read_official_prompts(clone: Path) -> Mapping[str, str]:
+    """Return the content of the files NAME.md of the authors' prompts, by name.
 
     Args:
         clone: of the authors' repository, MH-MMKG.
-        folder: an empty folder.
 
     Raises:
         NotFound: it has no file of templates.
@@ -71,7 +70,7 @@ def write_official_prompts(clone: Path, folder: Path) -> None:
         for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     }
-    digest = hashlib.sha256(data).hexdigest()[:16]
+    head, prompts = f"<!-- version official-{hashlib.sha256(data).hexdigest()[:16]} -->\n", {}
     for function, (package, name) in _FUNCTIONS.items():
         try:
             text = _returned(functions[function].body, constants.copy(), functions) or ""
@@ -80,9 +79,8 @@ def write_official_prompts(clone: Path, folder: Path) -> None:
                 f"{source}: the template {function} cannot be followed without running it "
                 f"({error}): take the published version"
             ) from error
-        text = _with_reply(text, package, name)
-        path = folder / f"{name}.md"
-        path.write_text(f"<!-- version official-{digest} -->\n{text}\n", encoding="utf-8")
+        prompts[name] = f"{head}{_with_reply(text, package, name)}\n"
+    return prompts
 
 
 def _returned(body: Sequence[ast.stmt], texts: dict[str, str], functions: _Functions) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import pytest
@@ -310,6 +311,33 @@ def test_a_clone_without_templates(hunt, clone, code, message):
             pytest.raises(error, match=expected),
         ):
             assert kb.prompts
+
+
+def test_threads_wait_for_the_authors_prompts(hunt, clone):
+    for _ in range(10):
+        with (
+            KnowledgeBase.open(hunt[0], read_only=True, prompts=f"official:{clone}") as kb,
+            ThreadPool(8) as pool,
+        ):
+            counts = pool.map(lambda _, kb=kb: len([*kb.prompts.iterdir()]), range(8))
+        assert counts == [8] * 8
+
+
+def test_paths_of_prompts_start_at_the_working_directory_or_the_base(hunt, clone, ku):
+    (clone.parent / "own").mkdir()
+    (clone.parent / "own" / "draft.md").write_text("What is it?", encoding="utf-8")
+    model = ("--mllm", "m", "--mllm-url", "http://127.0.0.1:9")
+    run = ku("query", "-", QUESTION, *model, "--prompts", "own")
+    assert f"{clone.parent}/own/draft.md has no $question" in run.err
+    run = ku("query", "-", QUESTION, *model, "--prompts", "official:absent")
+    assert f"{clone.parent}/absent/things" in run.err
+    with KnowledgeBase.open(hunt[0], read_only=True, prompts="official:../MH-MMKG") as kb:
+        assert kb.prompts.is_dir()
+    with (
+        KnowledgeBase.open(hunt[0], read_only=True, prompts="official:") as kb,
+        pytest.raises(NotFound, match="name a clone of the MH-MMKG repository"),
+    ):
+        assert kb.prompts
 
 
 def test_captions_of_a_graph_are_compared_on_the_command_line(hunt, ku, monkeypatch):
