@@ -29,6 +29,7 @@ class AgentSearchSteps(QuerySteps):
 
         Raises:
             NotFound: there is no model.
+            ModelFailed, BudgetSpent: it did not answer.
             BadInput: only some units count, or the question is about one.
         """
         if not self.chain:
@@ -45,6 +46,7 @@ class AgentSearchSteps(QuerySteps):
                 _SETTING,
                 self.chain.mllm,
                 prompts=load_prompts("ku_rag.papers.mhmmkg", self.question.prompts),
+                needs_reply=True,
             )
         topic = found.found.topic if found.found else None
         units = [Match(topic.unit, topic.name, 1.0, None, None)] if topic and topic.unit else []

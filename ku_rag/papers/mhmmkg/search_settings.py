@@ -125,6 +125,7 @@ def answer(
     gold: Sequence[Path] | None = None,
     captioner: str = "",
     prompts: Mapping[str, Prompt] | None = None,
+    needs_reply: bool = False,
 ) -> GraphAnswer:
     """Answer a question in one of the six settings (eq. 2 to 4, 11).
 
@@ -139,10 +140,11 @@ def answer(
         gold: The annotated paths, for "knowledgeable".
         captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
         prompts: By name; by default those of the package.
+        needs_reply: Whether a search without a reply of the model at its end is an error.
 
     Raises:
         BadInput: The setting is unknown, or the query lacks what it takes.
-        ModelFailed, BudgetSpent: The model did not reply, and there was no search.
+        ModelFailed, BudgetSpent: The model did not reply; without a search, or with `needs_reply`.
         CallError: The endpoint did not answer a single question.
     """
     chosen = _check(setting, query, gold)
@@ -159,7 +161,7 @@ def answer(
     query = query if chosen.vision else replace(query, pictures=())
     paths = paths[: limits.max_paths]
     outcome = agents.answer(query, summarise(paths, agents.knowledge))
-    if search is None and outcome.failure:
+    if outcome.failure and (needs_reply or search is None):
         raise outcome.failure
     trace = tuple(agents.trace)
     return GraphAnswer(

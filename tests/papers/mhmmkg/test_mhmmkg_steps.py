@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.evaluation import judge_captions
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.types import Relation
@@ -249,6 +249,20 @@ def test_it_needs_a_model(hunt):
     with (
         KnowledgeBase.open(hunt[0], read_only=True) as kb,
         pytest.raises(NotFound, match="name a model with --mllm"),
+    ):
+        kb.query(None, QUESTION, strict="mhmmkg")
+
+
+@pytest.mark.parametrize("error", [BudgetSpent, ModelFailed])
+def test_without_an_answer_it_fails_as_other_methods_do(hunt, error):
+    def model(request):
+        if "Answer the question" in request.messages[-1].text:
+            raise error("no more replies")
+        return hunter(request)
+
+    with (
+        KnowledgeBase.open(hunt[0], read_only=True, mllm=ScriptedMLLM(model)) as kb,
+        pytest.raises(error, match="no more replies"),
     ):
         kb.query(None, QUESTION, strict="mhmmkg")
 
