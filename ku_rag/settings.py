@@ -118,8 +118,8 @@ class Settings:
         identify: have the model choose among the candidates if the match of a picture is unsure.
         vision_mllm: the model that sees pictures in place of the model that answers; "" for none.
         vision_mllm_url: its endpoint; "" takes that of the model that answers.
-        mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192. This one
-            and the next three hold for encoders behind an endpoint, too.
+        mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192; pages of
+            text keep theirs. This one and the next three hold for encoders behind an endpoint, too.
         mllm_timeout_s: seconds for a call, from the connection to the last byte, 0.1 to 86,400.
         mllm_retries: how often a failed call is tried again, 0 to 20.
         mllm_concurrency: most calls at once, 1 to 1,000.

@@ -20,8 +20,8 @@ class Picture:
     """A picture in a message.
 
     Args:
-        image: RGB, of any size; it is scaled down before it is sent.
-        sharp: encode it without loss, as pages of text need.
+        image: RGB, of any size; it is scaled down before it is sent, unless it is sharp.
+        sharp: encode it without loss and in its size, as pages of text need.
     """
 
     image: Image

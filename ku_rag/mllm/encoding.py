@@ -42,7 +42,7 @@ def encode_request(
     Args:
         request: the request.
         model: the endpoint's name of the model.
-        image_side: longest side in pixels of the encoded pictures.
+        image_side: longest side in pixels of the encoded pictures, but sharp ones.
         rejected: what the endpoint does not support; see `call_errors.rejected_feature`.
     """
     messages = request.messages
@@ -109,10 +109,12 @@ def _encode_message(message: Message, image_side: int) -> dict[str, Any]:
 
 
 def data_url(picture: Picture, image_side: int) -> str:
-    """Return a picture, scaled down if a side is longer than `image_side` pixels."""
-    kind = "png" if picture.sharp else "jpeg"
+    """Return a picture, scaled down if a side is longer than `image_side` pixels and not sharp."""
+    image, kind = picture.image.convert("RGB"), "png"
+    if not picture.sharp:
+        image, kind = fitted(image, image_side), "jpeg"
     buffer = io.BytesIO()
-    fitted(picture.image.convert("RGB"), image_side).save(buffer, kind, quality=_JPEG_QUALITY)
+    image.save(buffer, kind, quality=_JPEG_QUALITY)
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 

@@ -115,11 +115,13 @@ def test_a_conversation_keeps_its_turns_and_the_order_of_parts():
 def test_pictures_are_made_smaller_and_keep_their_shape():
     noise = np.random.default_rng(1).integers(0, 256, (100, 400, 3), dtype=np.uint8)
     photo, page = Picture(Image.fromarray(noise)), Picture(Image.fromarray(noise[:, :50]), True)
-    with serving(says("x"), says("y")) as endpoint:
+    with serving(says("x"), says("y"), says("z")) as endpoint:
         client(endpoint, image_side=200).chat(ask("?", photo, page))
         shown, text = endpoint.pictures(0)
         client(endpoint, image_side=100).chat(ask("?", photo, page))
         assert [image.size for image in endpoint.pictures(1)] == [(100, 25), (50, 100)]
+        client(endpoint, image_side=64).chat(ask("?", photo, page))
+        assert [image.size for image in endpoint.pictures(2)] == [(64, 16), (50, 100)]
     assert (shown.format, shown.size) == ("JPEG", (200, 50))
     assert (text.format, text.size) == ("PNG", (50, 100))
     assert np.array_equal(np.asarray(text), noise[:, :50])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
@@ -15,6 +17,7 @@ from ku_rag.papers.kurag.content_words import ContentWords, load_content_words
 from ku_rag.retrieval.search import rewrite
 from ku_rag.types import Relation
 from tests.conftest import picture
+from tests.endpoint import says, serving
 from tests.papers.transcripts import check_transcript
 
 QUESTION = "Who designed the kettle, Lumen or Oslo?"
@@ -89,6 +92,20 @@ def test_a_passage_is_one_picture(shop, photo, tmp_path):
     kb.add(Unit("Tall", id="tall", images=(photo,), texts=tuple(["word " * 300] * 9)))
     kb.query(photo, QUESTION, strict="kurag", k=9)
     assert len(mllm.requests[1].messages[-1].pictures) == 1
+
+
+def test_the_passage_is_sent_in_its_size(shop, photo, tmp_path):
+    kb, _ = shop
+    kb.add(Unit("Tall", id="tall", images=(photo,), texts=tuple(["word " * 300] * 9)))
+    passage = tmp_path / "passage.png"
+    with serving(by=lambda body: says(json.dumps(REPLY))) as endpoint:
+        options = {"mllm": "m", "mllm_url": endpoint.url, "k_units": 2}
+        with KnowledgeBase.open(kb.path, segmenter="whole", **options) as base:
+            base.query(photo, QUESTION, strict="kurag", k=9, passage=passage)
+        (page,) = endpoint.pictures(1)[1:]
+    with Image.open(passage) as written:
+        assert page.size == written.size
+    assert page.height > 2048
 
 
 def test_a_chunk_stands_under_the_unit_whose_list_brought_it(shop, photo, tmp_path):
