@@ -295,9 +295,10 @@ class KnowledgeBase:
             raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
         session, picture = self._session, pictures.check_picture(image)
         k = options.get("k")
-        strict = arguments.text(options.get("strict", ""), "strict")
-        method = arguments.text(options.get("method", ""), "the method")
-        steps = papers.load_steps(strict, method)
+        steps = papers.load_steps(options)
+        if steps and steps.needs_model and session.mllm() is None:
+            strict = options["strict"]
+            raise NotFound(f"strict={strict!r} asks a model: name one with --mllm")
         k_units, k_chunks = self._most(k, steps.most if steps else None)
         query = pipeline.QueryInput(
             arguments.text(question, "the question"),
@@ -312,20 +313,19 @@ class KnowledgeBase:
             with_units=options.get("units", True),
             with_paths=options.get("graph", True),
             prompts=session.prompts,
-            method=method,
+            method=arguments.text(options.get("method", ""), "the method"),
             construction=options.get("construction"),
             unit=arguments.text(options.get("unit") or "", "unit"),
         )
-        plans = bool(steps and steps.actions)
-        plan = options.get("plan") or ("sequential" if plans else None)
-        if plan and ((strict and not plans) or method or query.unit or not query.with_units):
+        plan = options.get("plan") or ("sequential" if steps and steps.actions else None)
+        if plan and (query.method or query.unit or not query.with_units):
             raise BadInput(
-                "plan cannot be combined with strict, method, unit or units=False: leave out one "
-                "of them"
+                "plan cannot be combined with method, unit or units=False: leave out one of them"
             )
-        if query.construction is not None and not (method == "evidence" or strict == "graphrag"):
+        if query.construction is not None and steps is None:
             raise BadInput(
-                'construction is for method="evidence" and strict="graphrag": give one, or neither'
+                "options of an evidence graph, such as --no-table-mining (construction), need "
+                'method="evidence" or strict="graphrag": add one, or leave them out'
             )
         chosen = UnitFilter.parse(options.get("kind"), options.get("where", ()))
         with session.use():

@@ -203,7 +203,7 @@ def ask(
     pages: list[Image] = []
     sent = query.limit_chunks(context)
     needs_pages = chain and chain.sees_pictures and question.with_units
-    if question.passage or question.report or needs_pages:
+    if not steps.needs_model and (question.passage or question.report or needs_pages):
         with measure(times, "passage"):
             pages = query.compose(sent)
     with measure(times, "read"):
@@ -300,6 +300,8 @@ class QuerySteps:
     """Most units and most chunks, if the method has a number of its own."""
     actions: ClassVar[Sequence[str]] = ()
     """The actions of a plan, if the method plans."""
+    needs_model: ClassVar[bool] = False
+    """Whether only a model answers, which is shown no pages."""
 
     base: Retrieval
     question: QueryInput

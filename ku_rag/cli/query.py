@@ -92,7 +92,7 @@ def query(
         "graph": not no_graph,
         "strict": strict or "",
         "method": method or "",
-        "construction": _construction(settings, method, strict),
+        "construction": None if settings == EvidenceSettings() else settings,
         "plan": plan,
     }
     if batch:
@@ -120,19 +120,6 @@ def query(
         remark_usage(answer.correction.usage, base.settings)
     for written in (*answer.passage, *([report] if report else [])):
         remark(f"wrote {written}")
-
-
-def _construction(
-    settings: EvidenceSettings, method: str | None, strict: str | None
-) -> EvidenceSettings | None:
-    """Return how a graph is built, if one is."""
-    if method == "evidence" or strict == "graphrag":
-        return settings
-    if settings != EvidenceSettings():
-        raise click.UsageError(
-            "options that leave out a step need --method evidence or --strict graphrag: add one"
-        )
-    return None
 
 
 def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:

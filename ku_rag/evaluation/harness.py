@@ -84,8 +84,8 @@ def evaluate(
         ModelFailed, BudgetSpent: The model does not answer any more; the run can be resumed.
         MissingExtra: A measure needs a package that is not installed.
     """
-    check_method(method, kb.mllm)
     dataset, options = _select(questions, every, limit), options or MethodOptions()
+    check_method(method, kb.mllm, options)
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     judging = MeteredMLLM(judge) if judge else None
     names = arguments.texts(measures, "measures")
@@ -269,9 +269,9 @@ def compare(
         for name in METHODS
         if (kb.mllm or name not in WITH_MODEL) and (picture or name not in WITH_PICTURE)
     ]
-    for name in chosen:
-        check_method(name, kb.mllm)
     options = options or MethodOptions()
+    for name in chosen:
+        check_method(name, kb.mllm, options)
     answers = {name: answer(kb, name, query, options) for name in chosen}
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ku_rag import papers
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.papers.cogplanner.plan import PlanSettings
@@ -23,7 +24,7 @@ QUERIES: Mapping[str, Mapping[str, Any]] = {
     "evidence": {"method": "evidence"},
     "model-only": {"method": "model-only"},
     "fixed-text": {"units": False, "graph": False, "kcc": False},
-    "fixed-image": {"strict": "kurag", "kcc": False},
+    "fixed-image": {"strict": "kurag", "kcc": False, "graph": True},
     "plan": {},
 }
 """Options of `KnowledgeBase.query` for each method that is a query.
@@ -38,6 +39,7 @@ WITH_MODEL = frozenset({"model-only"})
 """Methods that need a model."""
 WITH_PICTURE = frozenset({"fixed-image"})
 """Methods that need a picture."""
+_SHARED = ("k", "kcc", "units", "graph", "strict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +74,18 @@ class MethodOptions:
     plan: str | PlanSettings = "sequential"
 
 
-def check_method(method: str, mllm: MLLM | None) -> None:
-    """Check that a method exists and has the model that it needs.
+def check_method(method: str, mllm: MLLM | None, options: MethodOptions) -> None:
+    """Check that a method exists and has the options and the model that it needs.
 
     Raises:
-        BadInput: There is no such method.
+        BadInput: There is no such method, or a published method does not use an option.
         NotFound: It needs a model, and there is none.
     """
     if method not in METHODS:
         raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
-    if method in WITH_MODEL and mllm is None:
+    steps = papers.load_steps({name: getattr(options, name) for name in _SHARED})
+    if (method in WITH_MODEL or (steps and steps.needs_model)) and mllm is None:
+        method = options.strict or method
         raise NotFound(f"the method {method} asks a model, and there is none: name one with --mllm")
 
 
@@ -97,7 +101,7 @@ def answer(
     """
     if method == "graph":
         return _search_graph(base, question, options)
-    names = ("k", "kcc", "units", "graph", "strict") if method != "model-only" else ()
+    names = _SHARED if method != "model-only" else ()
     arguments = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
     if method == "evidence" or options.strict == "graphrag":
         arguments["construction"] = options.construction

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ku_rag import arguments
 from ku_rag.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,27 +19,38 @@ STRICT = {
     "cogplanner": "CogPlannerSteps",
 }
 """The published methods, by the names of their folders, and the classes of their steps."""
+_USED = {
+    "kurag": {"k", "passage", "kcc", "units", "kind", "where"},
+    "mhmmkg": set[str](),
+    "graphrag": {"k", "construction", "kind", "where", "unit"},
+    "cogplanner": {"k", "plan", "searchers", "kind", "where"},
+}
+"""The options of a query that the published methods use, beside the report."""
+_SWITCHES = {"kcc", "units", "graph"}
 
 
-def load_steps(strict: str, method: str) -> type[QuerySteps] | None:
+def load_steps(options: Mapping[str, object]) -> type[QuerySteps] | None:
     """Return the steps of a published method; None for those of ku-rag.
 
     Args:
-        strict: a key of `STRICT`, or "".
-        method: that of `QueryInput`; "evidence" builds an evidence graph.
+        options: those of `KnowledgeBase.query`: "strict" is a key of `STRICT` or "", the method
+            "evidence" builds an evidence graph.
 
     Raises:
-        BadInput: there is no such method, or two are named.
+        BadInput: there is no such method, or it does not use an option that is set.
     """
+    strict = arguments.text(options.get("strict", ""), "strict")
     if strict and strict not in STRICT:
         names = ", ".join(map(repr, STRICT))
         raise BadInput(f"the method is {strict!r}: expected one of {names}")
-    if strict and method:
-        raise BadInput(f"strict={strict!r} answers by its own method: leave out {method!r}")
-    if method == "evidence":
-        strict, name = "graphrag", "EvidenceSteps"
-    elif strict:
+    if strict:
+        for name in sorted(options.keys() - _USED[strict] - {"strict", "report"}):
+            if bool(options[name]) != (name in _SWITCHES):
+                option = f"{name}=False (--no-{name})" if name in _SWITCHES else name
+                raise BadInput(f"strict={strict!r} does not use {option}: leave it out")
         name = STRICT[strict]
+    elif options.get("method") == "evidence":
+        strict, name = "graphrag", "EvidenceSteps"
     else:
         return None
     steps: type[QuerySteps] = getattr(import_module(f"ku_rag.papers.{strict}.method"), name)

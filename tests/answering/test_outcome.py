@@ -112,7 +112,9 @@ def test_a_chosen_unit_answers_whatever_the_picture_shows(lamps, opened, ku):
 def test_a_unit_cannot_be_chosen_where_nothing_is_matched(lamps):
     with pytest.raises(NotFound, match="there is no unit 'Lamp'"):
         lamps.query(None, ORIGIN, unit="Lamp")
-    for options in ({"strict": "kurag"}, {"method": "model-only"}, {"units": False}):
+    with pytest.raises(BadInput, match="strict='kurag' does not use unit: leave it out"):
+        lamps.query(shown(lamps), ORIGIN, unit="3", strict="kurag")
+    for options in ({"method": "model-only"}, {"units": False}):
         with pytest.raises(BadInput, match="leave out"):
             lamps.query(shown(lamps), ORIGIN, unit="3", **options)
     for unit in ("3", "Lamp 3", "Lamp"):

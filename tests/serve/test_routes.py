@@ -253,3 +253,15 @@ def test_an_index_that_cannot_be_reached_is_a_problem_of_now(fruit_base):
         found = client.post("/v1/search", json={"text": "Which fruit is sweet?"})
         assert (found.status_code, found.json()["code"]) == (503, "IndexUnavailable")
         assert "Retry-After" in found.headers
+
+
+def test_options_without_effect_are_refused(client):
+    query = {"question": "Which fruit is from Peru?"}
+    for option, expected in (
+        ({"no_table_mining": True}, "options of an evidence graph"),
+        ({"strict": "mhmmkg", "no_kcc": True}, "does not use kcc=False"),
+    ):
+        refused = client.post("/v1/query", json={**query, **option})
+        assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")
+        assert expected in refused.json()["detail"]
+    assert client.post("/v1/query", json={**query, "no_table_mining": False}).status_code == 200

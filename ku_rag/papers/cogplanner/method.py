@@ -11,7 +11,6 @@ from PIL.Image import Image
 
 from ku_rag.answering.correction import Answered, Chain
 from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps
-from ku_rag.errors import NotFound
 from ku_rag.mllm.base import Reply
 from ku_rag.papers.cogplanner.plan import Plan
 from ku_rag.pictures import load_picture
@@ -25,15 +24,11 @@ class CogPlannerSteps(QuerySteps):
 
     packages = ("ku_rag.answering", "ku_rag.papers.cogplanner")
     actions = ("text", "image", "none")
+    needs_model = True
 
     def find(self) -> tuple[Context, Reply | None]:
-        """Return the evidence of the plan.
-
-        Raises:
-            NotFound: there is no model.
-        """
-        if not (self.chain and self.planned):
-            raise NotFound('strict="cogplanner" plans with a model: name one with --mllm')
+        """Return the evidence of the plan."""
+        assert self.planned
         most = self._plan.settings.text_tokens * CHARACTERS_A_TOKEN
         evidence = [
             replace(piece, label=f"E{n}", text=piece.text[:most])

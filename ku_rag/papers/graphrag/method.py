@@ -9,7 +9,6 @@ from PIL.Image import Image
 
 from ku_rag.answering.correction import Answered, Chain
 from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
-from ku_rag.errors import NotFound
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.structured_output import LINE, list_of
 from ku_rag.papers.graphrag import graph_evidence
@@ -63,18 +62,13 @@ class GraphRagSteps(EvidenceSteps):
     """The published method: the answer rests on the question and the evidence graph G4 alone."""
 
     packages = ("ku_rag.answering", "ku_rag.papers.graphrag")
+    needs_model = True
 
     def identify(self) -> None:
         """Identify nothing: the paper does not."""
 
     def with_graph(self, context: Context) -> Context:
-        """Build the graph, with updates of the pattern and all rounds of algorithm 1.
-
-        Raises:
-            NotFound: there is no model.
-        """
-        if not self.chain:
-            raise NotFound('strict="graphrag" builds its graph with a model: name one with --mllm')
+        """Build the graph, with updates of the pattern and all rounds of algorithm 1."""
         settings = self.question.construction or EvidenceSettings()
         if isinstance(settings, EvidenceSettings):
             settings = replace(settings, pattern_updates=True, stop_unchanged=False)

@@ -41,11 +41,8 @@ class KuRagSteps(QuerySteps):
             BadInput: there is no picture to match.
         """
         base, question = self.base, self.question
-        if self.picture is None or question.unit:
-            raise BadInput(
-                'strict="kurag" matches a picture with all units: give a picture, and leave out '
-                "unit"
-            )
+        if self.picture is None:
+            raise BadInput('strict="kurag" matches a picture with all units: give a picture')
         if not question.with_units:
             return self.find_by_caption(self.picture)
         content = load_content_words()
@@ -72,6 +69,8 @@ class KuRagSteps(QuerySteps):
 
     def compose(self, context: Context) -> list[Image]:
         """Stitch the cards into one picture: each chunk under the unit whose list brought it."""
+        if not self.question.with_units:
+            return super().compose(context)
         cards = []
         for unit in context.matched.units:
             texts = tuple(e.text for e in context.evidence if e.unit_ids[0] == unit.id)

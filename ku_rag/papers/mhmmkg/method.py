@@ -10,7 +10,6 @@ from PIL.Image import Image
 from ku_rag.answering.correction import Answered, Chain
 from ku_rag.answering.evidence_retrieval import Paths, graph_of
 from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
-from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.search_types import Query
 from ku_rag.mllm.base import Reply, usage
 from ku_rag.mllm.prompts import load_prompts
@@ -24,20 +23,15 @@ _SETTING = "unaided-online"
 class AgentSearchSteps(QuerySteps):
     """A query that agents search the graph for; it matches no units by retrieval."""
 
+    needs_model = True
+
     def find(self) -> tuple[Context, Reply | None]:
         """Let the agents search (eq. 5 to 10), and answer from the paths (eq. 11).
 
         Raises:
-            NotFound: there is no model.
-            ModelFailed, BudgetSpent: it did not answer.
-            BadInput: only some units count, or the question is about one.
+            ModelFailed, BudgetSpent: the model did not answer.
         """
-        if not self.chain:
-            raise NotFound('strict="mhmmkg" searches with agents: name a model with --mllm')
-        if not self.base.units.passes_all or self.question.unit:
-            raise BadInput(
-                'strict="mhmmkg" searches the whole graph: leave out kind, where and unit'
-            )
+        assert self.chain
         query = Query(self.question.text, (self.picture,) if self.picture else ())
         with measure(self.times, "search"):
             found = search_settings.answer(

@@ -278,11 +278,9 @@ def test_a_region_is_in_pixels_of_a_large_picture(games, astro_bot, tmp_path):
     assert 0 <= y0 < y1 <= 1000
 
 
-@pytest.mark.parametrize(
-    "options", [{"strict": "kurag"}, {"method": "model-only"}, {"units": False}]
-)
+@pytest.mark.parametrize("options", [{"method": "model-only"}, {"units": False}])
 def test_a_plan_is_refused_with_options_that_search_otherwise(games, astro_bot, options):
-    with pytest.raises(BadInput, match="plan cannot be combined with strict"):
+    with pytest.raises(BadInput, match="plan cannot be combined with method"):
         games.query(astro_bot, QUESTION, plan="sequential", **options)
 
 

@@ -411,4 +411,4 @@ def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
         part = ku(*asked, "--no-table-mining").json["evidence_graph"]
     assert [whole["enough"], part["enough"]] == [True, False]
     done = ku("query", "-", DIXON, "--kb", songs, "--no-table-mining")
-    assert (done.code, "--method evidence" in done.err) == (2, True)
+    assert (done.code, 'need method="evidence"' in done.err) == (1, True)
