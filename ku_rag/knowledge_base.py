@@ -1014,10 +1014,11 @@ class KnowledgeBase:
                 report = writer.run(shards, progress=progress)
             else:
                 export = Export(path)
-                report = writer.run(ExportRecords(export, writer), progress=progress)
-                report.quarantined.extend(add_extracted(self._session.database, export))
-                if is_new:
+                records = ExportRecords(export, writer)
+                if is_new:  # first, for the import may be interrupted and repeated
                     add_tuning(self._session.database, export)
+                report = writer.run(records, progress=progress)
+                report.quarantined.extend(add_extracted(self._session.database, export))
         self._session.update_indexes()
         return report
 

@@ -284,6 +284,33 @@ def test_what_was_tuned_is_imported_into_an_empty_base(tmp_path):
         assert kb.tune_texts(questions).weight_before == 0.1
 
 
+def test_a_repeated_import_has_what_was_tuned(tmp_path):
+    units = [Unit(f"Item {n}", id=f"{n}", texts=(f"It is item {n}.",)) for n in range(1000)]
+    labels = [{"question": f"item {n}?", "units": [f"{n}"]} for n in range(20)]
+    questions = write_records(tmp_path / "questions.jsonl", labels)
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(units)
+        kb.tune_texts(questions)
+        kb.export(tmp_path / "out")
+    file = tmp_path / "out" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["text_weight"]["weight"] = 0.7
+    file.write_text(json.dumps(manifest))
+
+    def interrupt(count):
+        if count == len(units):
+            raise KeyboardInterrupt
+
+    with KnowledgeBase.open(tmp_path / "new", create=True, max_memory=64) as kb:
+        with pytest.raises(KeyboardInterrupt):
+            kb.import_(tmp_path / "out", progress=interrupt)
+        assert 0 < kb.stats().counts["units"] < len(units)
+    with KnowledgeBase.open(tmp_path / "new") as kb:
+        kb.import_(tmp_path / "out")
+        assert kb.stats().counts["units"] == len(units)
+        assert kb.tune_texts(questions).weight_before == 0.7
+
+
 def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
     base.export(tmp_path / "out")
     with opened(tmp_path / "new") as kb:
