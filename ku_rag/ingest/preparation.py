@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import zipfile
 import zlib
@@ -18,7 +19,7 @@ from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, PartialSource
-from ku_rag.ingest.readers.item_codec import MemberPath
+from ku_rag.ingest.readers.item_codec import EmbeddedPath, MemberPath
 from ku_rag.pictures import check_all_differ, probe
 from ku_rag.store import relations, text_places
 from ku_rag.store.connection import as_json
@@ -283,6 +284,8 @@ def _picture_bytes(path: Path) -> bytes:
         NotFound, OSError: It is not there, or cannot be read.
         BadInput: It is no regular file, or too large.
     """
+    if isinstance(path, EmbeddedPath):
+        return base64.b64decode(path.content, validate=True)
     if isinstance(path, MemberPath):
         archive = next(above for above in path.parents if above.is_file())
         with archive.open("rb") as file:

@@ -8,8 +8,10 @@ words of a question must be in what answers it, in the headings above, or in the
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,21 +22,25 @@ from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import CODE, is_labelled_line, of_text
 from ku_rag.text.stems import every_stem, label_stems, stem
 from ku_rag.text.tokens import words
+from ku_rag.text.values import find_values
 from ku_rag.types import Evidence, Reading
 
 _TERM = (
     r"(?P<term>`[^`\n]{1,80}`(?:(?:, | or | / )`[^`\n]{1,80}`)*|\*\*[^*\n]{1,80}\*\*|"
     r"-[^\s,]{1,60}(?:,? ?[^\s,]{1,40}){0,5}?)"
 )
-_ENTRY_LINE = re.compile(
-    rf"^[ \t]*(?:[-*•+][ \t]+)?{_TERM}(?:[ \t]*(?:[-–—:]|\t|  )+[ \t]*)(?P<text>\S.*)$",
-    re.MULTILINE,
-)
+_BETWEEN = r"(?:[ \t]+[-–—][ \t]+|[ \t]*:[ \t]+|\t[ \t]*|[ \t]{2,})"
+_BELOW = r"(?P<text>\S.*(?:\n(?P=indent)[ \t]+\S.*)*)$"
+"""What is said of a term; its further lines are indented."""
+_ENTRY_LINES = [
+    re.compile(rf"^(?P<indent>[ \t]*)(?:[-*•+][ \t]+)?{_TERM}{_BETWEEN}{_BELOW}", re.M),
+    re.compile(rf"^(?P<indent>[ \t]*)(?P<term>[-–]{{1,2}}[A-Za-z\[]\S*)[ \t]+{_BELOW}", re.M),
+]
 _TERM_LINE = re.compile(r"(?P<indent>[ \t]*)(?:[-*•+][ \t]+)?(?P<term>\S[^\n]{0,60})")
 _MOST_TERM_WORDS = 6
 _STEP = re.compile(r"^[ \t]*\d+[.)][ \t]+(?P<step>\S.*)$", re.MULTILINE)
 _IS = re.compile(r"\s+(?:is|are|was|were|means?|stands? for|refers? to)\s+")
-_VALUE = r"(?P<value>[^\s,;]+)"
+_VALUE = r"(?P<value>\d[\d.,]* [^\W\d_]{1,12}(?=[.,;:)]|$)|[^\s,;]+)"
 _DEFAULTS = [
     re.compile(form + _VALUE + end, re.IGNORECASE)
     for form, end in (
@@ -48,6 +54,11 @@ _DEFAULT_STEMS = frozenset(map(stem, ("default", "defaults")))
 _VALUE_STEMS = frozenset(map(stem, ("value", "setting", "maximum", "limit", "size", "number")))
 _IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
 """A name of a program's text: what answers has it as it is written."""
+_ASKS_WAY = (("do",), ("to",), ("can",), ("does",), ("did",), ("is",), ("are",), ("come",))
+_LIKELY = 0.6
+"""Share of a question that a sentence has which is stated."""
+_FEWEST = 2
+"""Content words of a question that it has at least."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
 _LONGEST = 300
 """Characters of what is said of a term that are compared with a question."""
@@ -132,8 +143,8 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     pieces = [_Piece(piece, names & _others(piece, evidence)) for piece in texts]
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
-    forms = [_labelled, _definitions, _entries_for, _defaults]
-    if analysis.words[:1] == ("how",) and analysis.words[1:2] in (("do",), ("to",), ("can",)):
+    forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed]
+    if analysis.words[:1] == ("how",) and analysis.words[1:2] in _ASKS_WAY:
         forms = [_commands, _entries_for]
     identifiers = [name.casefold() for name in _IDENTIFIER.findall(question)]
     for form in forms:
@@ -221,7 +232,7 @@ def _entries(piece: _Piece) -> Iterator[_Entry]:
     if 0 <= start < _LONGEST:
         start = text.find("\n", start) + 1 or len(text)
         yield _Entry(heading, text[start:].strip(), start)
-    for match in _ENTRY_LINE.finditer(text):
+    for match in (match for form in _ENTRY_LINES for match in form.finditer(text)):
         yield _Entry(_plain(match["term"]), match["text"], match.start("text"))
     lines = list(re.finditer(r"(?m)^.*$", CODE.sub(lambda code: "\n" * code[0].count("\n"), text)))
     terms: list[str] = []
@@ -245,7 +256,7 @@ def _plain(term: str) -> str:
 def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
     """Yield what is said of a term, or the term of which something is said."""
     content = frozenset(question.content) - ENTRIES
-    noun = every_stem(question.which) & ENTRIES
+    noun = _asks_for_entry(question)
     asks_for_term = question.words[:1] == ("how",) or noun
     asks_for_text = question.words[:1] == ("what",) and question.words[1:2] in _DESCRIBING
     for piece in pieces if content else ():
@@ -261,6 +272,13 @@ def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
                     reading = piece.reading(entry.first, entry.start, end)
                     rank = (unsaid, len(content - every_stem(entry.term)))
                     yield _Candidate(rank, piece, reading, entry.term + entry.text, is_text=True)
+
+
+def _asks_for_entry(question: Question) -> bool:
+    """Return whether a question begins with "which option", or "which tar option"."""
+    return question.words[:1] in (("which",), ("what",)) and not ENTRIES.isdisjoint(
+        map(stem, question.words[1:3])
+    )
 
 
 def _term(
@@ -308,6 +326,62 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
             if is_defined and not is_negated(words(sentence)):
                 reading = piece.reading(sentence, start, end)
                 yield _Candidate((0,), piece, reading, sentence, is_text=True)
+
+
+def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield sentences with most of the question, and a name, date or number that it may ask for."""
+    weights = _weights(question, pieces)
+    is_number = question.words[:1] == ("how",) and question.words[1:2] not in _ASKS_WAY
+    if not (weights and (is_number or question.type in ("person", "date"))):
+        return
+    for piece in pieces:
+        for start, end in sentences(piece.text):
+            sentence = piece.text[start:end]
+            if is_number:
+                values = re.findall(r"\d[\d.,]*", sentence)
+            else:
+                values = [sentence[slice(*v)] for v in find_values(sentence, question.type)]
+            fresh = [value for value in values if not every_stem(value) <= question.every]
+            share = _share(weights, every_stem(sentence), piece.context)
+            is_about = len(weights.keys() & every_stem(sentence)) >= _FEWEST
+            if fresh and is_about and share >= _LIKELY and not is_negated(words(sentence)):
+                answer = " ".join(sentence.split())
+                reading = piece.reading(answer, start, end)
+                yield _Candidate((-round(100 * share),), piece, reading, sentence, is_text=True)
+
+
+def _likely_terms(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield terms whose text has most of what "Which option …?" says."""
+    weights = _weights(question, pieces)
+    if not (weights and _asks_for_entry(question)):
+        return
+    for piece in pieces:
+        for entry in _entries(piece):
+            if entry.term.startswith(("-", "–")) and not is_negated(words(entry.first)):
+                said = every_stem(entry.text[:_LONGEST])
+                share = _share(weights, said | every_stem(entry.term), piece.context)
+                if share >= _LIKELY:
+                    end = entry.start + len(entry.text)
+                    reading = piece.reading(entry.term, entry.start, end)
+                    rank = (-round(20 * share),)
+                    yield _Candidate(rank, piece, reading, entry.term + entry.text)
+
+
+def _weights(question: Question, pieces: Sequence[_Piece]) -> dict[str, float]:
+    """Return how rare each content word of a question is among the sentences."""
+    every = [every_stem(piece.text[slice(*s)]) for piece in pieces for s in sentences(piece.text)]
+    counts = Counter(word for stated in every for word in stated)
+    content = frozenset(question.content) - every_stem(question.which)
+    return {word: math.log(1 + (len(every) + 1) / (counts[word] + 0.5)) for word in content}
+
+
+def _share(weights: Mapping[str, float], stated: frozenset[str], context: frozenset[str]) -> float:
+    """Return the share of a question that a text has; words of its context count half."""
+    total = sum(
+        weight * (1.0 if word in stated else 0.5 if word in context else 0.0)
+        for word, weight in weights.items()
+    )
+    return total / sum(weights.values())
 
 
 # ---- commands and steps --------------------------------------------------------------------------

@@ -41,6 +41,27 @@ class MemberPath(PosixPath):
         return MemberPath.at, (str(self), self.offset, self.size)
 
 
+class EmbeddedPath(PosixPath):
+    """The path of a picture that is part of a document, document and name, with its file.
+
+    Attributes:
+        content: The file in base 64.
+    """
+
+    __slots__ = ("content",)
+    content: str
+
+    @classmethod
+    def of(cls, path: str, content: str) -> EmbeddedPath:
+        """Return the path of a picture."""
+        picture = cls(path)
+        picture.content = content
+        return picture
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EmbeddedPath.of, (str(self), self.content)
+
+
 _FIELDS: Mapping[type, list[str]] = {
     kind: [field.name for field in fields(kind)]
     for kind in (Cell, PartialSource, TextPlace, Quarantined, Record, Relation, Source, Table, Unit)
@@ -50,6 +71,7 @@ _BUILDERS: Mapping[str, Callable[..., object]] = {
     "tuple": lambda *values: values,
     "Path": Path,
     "MemberPath": MemberPath.at,
+    "EmbeddedPath": EmbeddedPath.of,
 }
 
 
@@ -68,6 +90,8 @@ def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
         return [type(value).__name__, *(encode_item(getattr(value, name)) for name in names)]
     if isinstance(value, MemberPath):
         return ["MemberPath", str(value), value.offset, value.size]
+    if isinstance(value, EmbeddedPath):
+        return ["EmbeddedPath", str(value), value.content]
     if isinstance(value, Path):
         return ["Path", str(value)]
     return value

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from ku_rag.arguments import LONGEST_NAME, regular_file
 from ku_rag.errors import BadInput, MissingExtra
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_name
-from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item
 from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
 from ku_rag.text.statements import CODE
@@ -32,6 +32,8 @@ _FIRST_CHARACTERS = 200
 _FEW = 3
 """Sections that have something in common; two may have it by chance."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_NUMBERED = re.compile(r"\d|[^\W\d_]+ \d+(?:\.\d+)*[.:)]")
+"""The beginning of "1 Purpose" and "Chapter 1. Purpose"."""
 _PARENTHESES = re.compile(r"\s*\(.*\)")
 _LABEL = re.compile(
     r"^[ \t]*(?:[-*•+][ \t]+)?[*_]*([^\W\d_][^:：.!?|\n]{0,40}?)[*_]*[ \t]*[:：]", re.MULTILINE
@@ -66,6 +68,7 @@ class Outline:
         quarantined: What is left out; `source` adds pictures that cannot be used.
         hidden: Start and end of parts of the text that no source has: contents, navigation.
         is_archive: Whether pictures are members of the file.
+        embedded: Address → file of pictures that are part of the document, in base 64.
     """
 
     path: Path
@@ -79,6 +82,7 @@ class Outline:
     quarantined: list[Quarantined] = field(default_factory=list)
     hidden: list[tuple[int, int]] = field(default_factory=list)
     is_archive: bool = False
+    embedded: dict[str, str] = field(default_factory=dict)
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
         """Add a heading, unless it is empty or too long to be a name."""
@@ -169,7 +173,7 @@ class Outline:
             name = set(words(_PARENTHESES.sub("", heading.name)))
             beginning = name.intersection(words(text.lstrip()[:_FIRST_CHARACTERS]))
             named += 2 * len(beginning) > len(name)
-            numbered += heading.name[0].isdigit()
+            numbered += _NUMBERED.match(heading.name) is not None
             own = Counter(_WORD.findall(heading.name))
             common_nouns += any(counts[word.lower()] > own[word.lower()] for word in own)
             inner = [match[1] for match in _LABEL.finditer(text)]
@@ -280,6 +284,8 @@ class Outline:
     def _locate(self, address: str) -> Path:
         if self.is_archive:
             return self.path / address
+        if address in self.embedded:
+            return EmbeddedPath.of(str(self.path / address), self.embedded[address])
         try:
             return locate_picture(self.path.parent, address)
         except BadInput:

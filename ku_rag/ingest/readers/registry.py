@@ -28,7 +28,7 @@ READERS: Mapping[str, Reader] = {
     ".md": Reader("markdown:read_markdown"),
     ".html": Reader("hypertext:read_html"),
     ".docx": Reader("documents:read_docx"),
-    ".pdf": Reader("documents:read_pdf"),
+    ".pdf": Reader("pdf:read_pdf"),
     ".jsonl": Reader("jsonl:read_jsonl", "items"),
     ".parquet": Reader("parquet_records:read_parquet", "records"),
     ".tar": Reader("webdataset:read_webdataset", "records"),

@@ -1,0 +1,230 @@
+"""PDF files as outlines: lines with pages and boxes, headings, tables and pictures.
+
+Text and boxes come from pypdfium2, in the order of the file, which joins words over hyphens.
+pdfplumber looks for tables on pages with ruled lines alone. No script or link is followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ku_rag.ingest.readers.decoding import clean_name
+from ku_rag.ingest.readers.outline import Outline
+from ku_rag.ingest.readers.pdf_page import HYPHEN, Tables, TextLine, page_lines, page_pictures
+from ku_rag.plugins import extra
+from ku_rag.text.tokens import name_key
+
+_LARGER = 1.1
+"""A line is a heading if its letters are larger than most letters by this factor."""
+_MOST_TITLE_LINES = 3
+_FEW_PAGES = 3
+"""Pages of a document whose first heading may be one of several."""
+_BULLETS = ("•", "–", "-", "*", "◦", "▪")
+_LONGEST_HEADING = 100
+_LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
+"""A line of a table of contents."""
+_PAGE_NUMBER = re.compile(r"\s(?:\d{1,4}|[ivxlc]{1,6})$")
+_MARGIN = 0.12
+"""Share of the height of a page where its running heads and numbers are."""
+_REPEATED, _REPEATED_SHARE = 3, 0.3
+"""Pages, and their share, on which a running head is."""
+_GAP = 1.45
+"""Lines further apart than so many heights of a line belong to different paragraphs."""
+_MATCHED_TITLES = 0.5
+"""Share of the bookmarks that stand as lines, where they are the headings."""
+
+
+def read_pdf(path: Path) -> Outline:
+    """Return the outline of a PDF file; its pictures are embedded.
+
+    Raises:
+        BadInput: A page with ruled lines is too large.
+        MissingExtra: pypdfium2 or pdfplumber is not installed.
+    """
+    pdfium = extra("documents", "pypdfium2")
+    outline = Outline(path)
+    lines: list[TextLine] = []
+    blank: list[int] = []
+    with pdfium.PdfDocument(path) as document, Tables(path) as tables:
+        for number in range(len(document)):
+            page = document[number]
+            of_page = list(page_lines(page, number + 1))
+            if not of_page:
+                blank.append(number + 1)
+            of_page = tables.replace(of_page, page, number + 1)
+            for picture in page_pictures(page, number + 1, outline) if of_page else ():
+                below = (n for n, line in enumerate(of_page) if line.box[1] >= picture.box[1])
+                of_page.insert(next(below, len(of_page)), picture)
+            lines += of_page
+            page.close()
+        bookmarks = [
+            (entry.level + 1, clean_name(entry.get_title()), destination.get_index() + 1)
+            for entry in document.get_toc(max_depth=6)
+            if (destination := entry.get_dest())
+        ]
+        outline.title = clean_name(document.get_metadata_value("Title"))
+    lines = list(_without_margins(lines))
+    _mark_headings(lines, bookmarks)
+    if not _is_title(outline.title, lines):
+        outline.title = _largest(lines)
+    if blank and lines:
+        outline.quarantine(0, f"{_numbered(blank)} no text: recognise it first")
+    _write(outline, list(_without_contents(lines)))
+    return outline
+
+
+# ---- margins and contents ------------------------------------------------------------------------
+
+
+def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
+    """Yield lines without running heads and feet, and page numbers."""
+    pages = len({line.page for line in lines})
+
+    def key(line: TextLine) -> tuple[str, int]:
+        return re.sub(r"\d+|\b[ivxlc]+\b", "#", line.text), round(line.box[1] * 40)
+
+    at_margin = [
+        line for line in lines if line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN if line.text
+    ]
+    counts = Counter({key: len({*pages}) for key, pages in _pages(at_margin, key).items()})
+    for line in lines:
+        is_margin = line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN
+        is_number = re.fullmatch(r"\W*(?:\d{1,4}|[ivxlc]{1,6})\W*", line.text)
+        repeated = counts[key(line)]
+        is_head = repeated >= max(_REPEATED, _REPEATED_SHARE * pages)
+        if not (is_margin and line.text and (is_number or is_head)):
+            yield line
+
+
+def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
+    """Yield lines without those of a table of contents: a heading and the number of a page."""
+    keys = {name_key(line.text) for line in lines}
+    for line in lines:
+        number = _PAGE_NUMBER.search(line.text)
+        title = name_key(line.text[: number.start()]) if number else ""
+        if not (_LEADERS.search(line.text) or (title and title in keys)):
+            yield line
+
+
+def _pages(lines: Iterable[TextLine], key: Any) -> dict[tuple[str, int], list[int]]:  # noqa: ANN401
+    pages: dict[tuple[str, int], list[int]] = {}
+    for line in lines:
+        pages.setdefault(key(line), []).append(line.page)
+    return pages
+
+
+# ---- headings ------------------------------------------------------------------------------------
+
+
+def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str, int]]) -> None:
+    """Set the levels of headings: by the bookmarks if they stand as lines, else by letters."""
+    titles = {(page, name_key(title)): level for level, title, page in bookmarks if title}
+    matched = [(line, titles[key]) for line in lines if (key := _title_key(line)) in titles]
+    if len({_title_key(line) for line, _ in matched}) > _MATCHED_TITLES * len(titles) > 1:
+        for line, level in matched:
+            line.level = min(level, 6)
+        return
+    letters = Counter[float]()
+    for line in lines:
+        letters[line.size] += len(line.text) if line.size else 0
+    usual = max(letters, key=letters.__getitem__, default=0.0)
+    sizes = sorted((size for size in letters if size > _LARGER * usual), reverse=True)
+    levels = {size: min(level, 6) for level, size in enumerate(sizes, 1)}
+    for line in lines:
+        if len(line.text) > _LONGEST_HEADING or not any(map(str.isalpha, line.text)):
+            continue
+        if line.size in levels:
+            line.level = levels[line.size]
+        elif line.is_bold and line.size >= usual and _may_be_heading(line.text):
+            line.level = min(len(sizes) + 1, 6)
+
+
+def _may_be_heading(text: str) -> bool:
+    """Return whether a bold line can be a heading: no sentence, and no item of a list."""
+    return not (text.endswith((".", ",", ";")) or text.startswith(_BULLETS))
+
+
+def _title_key(line: TextLine) -> tuple[int, str]:
+    """Return page and words of a line, without the number of a heading."""
+    return line.page, name_key(re.sub(r"^(?:[A-Z]|[IVX]+|\d+)?(?:\.\d+)*\.?\s+", "", line.text))
+
+
+def _is_title(title: str, lines: Sequence[TextLine]) -> bool:
+    """Return whether words of a title in the metadata stand at the beginning of the text."""
+    first = name_key(" ".join(line.text for line in lines[:60])).split()
+    words = name_key(title).split()
+    return bool(words) and len({*words}.intersection(first)) * 2 > len({*words})
+
+
+def _largest(lines: Sequence[TextLine]) -> str:
+    """Return the first lines of the largest letters on the first page, if they are a title."""
+    first = [line for line in lines if line.page == 1 and line.size]
+    largest = max((line.size for line in first), default=0.0)
+    usual = Counter(line.size for line in lines).most_common(1)
+    if not first or largest <= _LARGER * usual[0][0]:
+        return ""
+    runs = groupby(first, lambda line: line.size)
+    title = next([line.text for line in run] for size, run in runs if size == largest)
+    is_alone = sum(line.size == largest for line in lines) == len(title)
+    is_title = (is_alone or lines[-1].page > _FEW_PAGES) and len(title) <= _MOST_TITLE_LINES
+    return clean_name(" ".join(title)) if is_title else ""
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def _numbered(pages: Sequence[int]) -> str:
+    """Return "pages 3 to 9 and 12 hold"."""
+    runs = []
+    for _, run in groupby(enumerate(pages), key=lambda pair: pair[1] - pair[0]):
+        of_run = [page for _, page in run]
+        runs.append(f"{of_run[0]} to {of_run[-1]}" if len(of_run) > 1 else str(of_run[0]))
+    several = len(pages) > 1
+    return f"page{'s' * several} {', '.join(runs)} hold{'s' * (not several)}"
+
+
+def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
+    """Write text, headings, tables and pictures to an outline."""
+    parts: list[str] = []
+    length = 0
+    above: TextLine | None = None
+
+    def write(text: str) -> None:
+        nonlocal length
+        parts.append(text)
+        length += len(text)
+
+    for line in lines:
+        if above is not None:
+            write(_between(above, line))
+        if line.picture:
+            outline.images.append((max(0, length - 1), 0, line.picture))
+            continue
+        outline.lines.append((length, line.page, *line.box))
+        start = length
+        if line.table:
+            write("\n")
+            outline.add_table(start, length, line.caption, line.table)
+        else:
+            write(line.text.removesuffix(HYPHEN))
+        if line.level:
+            outline.add_heading(line.level, clean_name(line.text), start, length)
+        above = line
+    outline.text = "".join(parts)
+
+
+def _between(above: TextLine, line: TextLine) -> str:
+    """Return what separates two lines: nothing within a word, else a line or paragraph end."""
+    if above.text.endswith(HYPHEN):
+        return ""
+    height = max(above.box[3] - above.box[1], 0.005)
+    is_next = above.page == line.page and 0 < line.box[1] - above.box[1] < _GAP * height
+    is_column = line.box[1] < above.box[1] or above.page != line.page
+    goes_on = is_column and line.text[:1].islower() and not above.text.endswith((".", ":"))
+    same = above.level == line.level and not (above.table or line.table)
+    return "\n" if same and (is_next or goes_on) else "\n\n"
