@@ -15,7 +15,7 @@ from typing import Any
 from PIL.Image import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import MLLM, Message, MeteredMLLM, Part, Picture, Reply, Request, usage
+from ku_rag.mllm.base import Message, MeteredMLLM, Part, Picture, Reply, Request, usage
 from ku_rag.mllm.call_errors import CallError, PicturesNotSeen, TruncatedReply
 from ku_rag.mllm.prompts import Prompt, fenced
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
@@ -24,6 +24,7 @@ from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
 PAGE_HEIGHT = 1024
 """Pixels of a page for a model: pages are sent without scaling, so that text stays legible."""
+NOT_SENT = "the model was sent no pictures"
 
 _BELIEVED = (
     '- "believed": where your first answer, texts and paths (a chain of things joined by arrows) '
@@ -99,8 +100,8 @@ class Answered:
 class Chain:
     """A model and the prompts of this package, by name, for one question.
 
-    The model's replies to other roles, for the same question, count in the usage. A model for
-    vision sees the picture in place of the one that answers. Notes become those of the correction.
+    The model's replies to other roles, for the same question, count in the usage. Notes become
+    those of the correction.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
     one of the turns would be the result of another method. `identify` notes an unusable reply.
@@ -108,13 +109,12 @@ class Chain:
 
     mllm: MeteredMLLM
     prompts: Mapping[str, Prompt]
-    vision: MLLM | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def sees_pictures(self) -> bool:
         """Whether the model that answers is shown pictures."""
-        return self.vision is None and self.mllm.sees_pictures
+        return self.mllm.vision is None and self.mllm.sees_pictures
 
     def describe(self, picture: Image) -> Reply | None:
         """Return a caption of a picture; None if no model sees it."""
@@ -152,9 +152,9 @@ class Chain:
 
     def _look(self, *parts: Part, schema: Mapping[str, Any] | None = None) -> Reply:
         """Ask the model that sees pictures; all of them are required."""
-        vision = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
         message = Message("user", parts)
-        return vision.chat(Request((message,), schema, _TEMPERATURE, None, len(message.pictures)))
+        needed = len(message.pictures)
+        return self.mllm.chat(Request((message,), schema, _TEMPERATURE, None, needed))
 
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).
@@ -180,7 +180,7 @@ class Chain:
             if self.sees_pictures:  # the endpoint may have refused them
                 return answered
         if material.picture or material.pages:
-            self.notes.append("the model was sent no pictures: the evidence was sent as text")
+            self.notes.append(f"{NOT_SENT}: the evidence was sent as text")
         return self._answer(replace(material, crop=None, pages=(), pages_only=False), draft)
 
     def answer_from(
@@ -204,6 +204,8 @@ class Chain:
         more = (Picture(picture) for picture in pictures if self.sees_pictures)
         message = Message("user", (*self._show_picture(material), *more, words))
         reply = self._chat(message, properties={"reason": LINE, "answer": TEXT, **keys})
+        if (material.picture or pictures) and not self.sees_pictures:
+            self.notes.append(NOT_SENT)
         return self._build_answer(*_parse_verdict(reply, material), material, {name: reply})
 
     def _answer(self, material: Material, draft: Reply | None) -> Answered:

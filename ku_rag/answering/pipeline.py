@@ -231,11 +231,11 @@ def _chain(
     packages: Sequence[str],
 ) -> Chain | None:
     if mllm is not None:
-        metered = MeteredMLLM(mllm, list(planned.replies) if planned else [])
+        metered = MeteredMLLM(mllm, list(planned.replies) if planned else [], vision)
         prompts: dict[str, Prompt] = {}
         for package in packages:
             prompts |= load_prompts(package, question.prompts)
-        return Chain(metered, prompts, vision)
+        return Chain(metered, prompts)
     if question.method == "model-only":
         raise NotFound('method "model-only" asks a model, and there is none: name one with --mllm')
     return None
@@ -452,14 +452,21 @@ class QuerySteps:
         """Return the answer of the model, and yield its draft."""
         if context.matched.none_identified:
             return chain.decline(f"No unit was identified: {_decline(context.matched.units)}.")
-        material = self.material(context, pages, caption)
-        if chain.vision and material.picture and not material.caption:
-            caption = chain.describe(material.crop or material.picture)
-            material = replace(material, caption=caption)
+        material = self.described_material(chain, context, pages, caption)
         draft = chain.draft(material) if self.question.kcc else None
         if draft:
             yield QueryEvent("draft", {"draft": draft.text})
         return chain.answer(material, draft)
+
+    def described_material(
+        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
+    ) -> Material:
+        """Return what is sent to the model, with a caption if another model sees the picture."""
+        material = self.material(context, pages, caption)
+        if chain.mllm.vision and material.picture and not material.caption:
+            caption = chain.describe(material.crop or material.picture)
+            material = replace(material, caption=caption)
+        return material
 
     def material(self, context: Context, pages: Sequence[Image], caption: Reply | None) -> Material:
         """Return what is sent to the model."""

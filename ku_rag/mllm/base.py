@@ -156,18 +156,27 @@ class MLLM(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MeteredMLLM:
-    """Passes requests on to a model, and collects the replies for `usage`."""
+    """Passes requests on to a model, and collects the replies for `usage`.
+
+    Args:
+        mllm: the model.
+        replies: to it, in order.
+        vision: takes the requests with pictures in its place; None for the same model.
+    """
 
     mllm: MLLM
     replies: list[Reply] = field(default_factory=list)
+    vision: MLLM | None = None
 
     @property
     def sees_pictures(self) -> bool:
         """Whether the model sees pictures, by its property of this name; True without one."""
-        return bool(getattr(self.mllm, "sees_pictures", True))
+        return bool(getattr(self.vision or self.mllm, "sees_pictures", True))
 
     def chat(self, request: Request) -> Reply:
         """Return the model's reply; raises what the model raises."""
-        reply = self.mllm.chat(request)
+        has_pictures = any(message.pictures for message in request.messages)
+        mllm = self.vision if self.vision and has_pictures else self.mllm
+        reply = mllm.chat(request)
         self.replies.append(reply)
         return reply

@@ -52,6 +52,6 @@ class CogPlannerSteps(QuerySteps):
         for piece in context.evidence:
             lines.append({"evidence": piece.label, "about": piece.origin, "text": piece.text})
         pictures = [load_picture(Path(file), _PICTURE_SIDE) for file in shown]
-        material = self.material(context, (), caption)
+        material = self.described_material(chain, context, (), caption)
         yield from ()
         return chain.answer_from(material, "generate", lines, {}, pictures=pictures)

@@ -81,7 +81,7 @@ class GraphRagSteps(EvidenceSteps):
         self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
     ) -> Generator[QueryEvent, None, Answered]:
         """Return the answer of the model from the graph."""
-        material = self.material(context, (), caption)
+        material = self.described_material(chain, context, (), caption)
         search = context.evidence_graph
         lines = [*search.graph.lines()] if isinstance(search, EvidenceSearch) else []
         yield from ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from PIL.Image import Image
 
-from ku_rag.answering.correction import Answered, Chain
+from ku_rag.answering.correction import NOT_SENT, Answered, Chain
 from ku_rag.answering.evidence_retrieval import Paths, graph_of
 from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
 from ku_rag.graph.search_types import Query
@@ -54,6 +54,8 @@ class AgentSearchSteps(QuerySteps):
         """Return the answer of the search; nothing corrects it."""
         yield from ()
         assert context.reading
+        if self.picture and not chain.sees_pictures:
+            chain.notes.append(NOT_SENT)
         replies = chain.mllm.replies
         models = {"reader": f"mllm:{replies[-1].model}"} if replies else {}
         correction = Correction(notes=tuple(chain.notes), usage=usage(replies))

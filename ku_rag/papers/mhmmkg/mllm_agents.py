@@ -44,7 +44,7 @@ class ModelAgents(AgentTrace):
     spent, the replies so far count. An object serves one search.
 
     Args:
-        mllm: The model.
+        mllm: The model; where another one sees pictures for it, it answers without them.
         graph: The graph, which only the calling thread reads.
         captions: Which captions of pictures are used. With "online", validation receives the
             pictures of each path's end and describes them.
@@ -63,7 +63,8 @@ class ModelAgents(AgentTrace):
     ) -> None:
         super().__init__()
         self.knowledge = Knowledge(graph, captions, captioner)
-        self._mllm, self._graph = MeteredMLLM(mllm), graph
+        self._mllm = mllm if isinstance(mllm, MeteredMLLM) else MeteredMLLM(mllm)
+        self._graph = graph
         self._prompts = prompts or load_prompts("ku_rag.papers.mhmmkg")
         self._is_reached = False
 
@@ -169,7 +170,8 @@ class ModelAgents(AgentTrace):
         """Answer the query from evidence, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
         data = fenced([*query_lines(query), *evidence])
         text = self._prompts["answer"].fill(question=query.question, data=data)
-        (outcome,) = self._ask(AgentQuestion(text, query.pictures))
+        pictures = () if self._mllm.vision else query.pictures
+        (outcome,) = self._ask(AgentQuestion(text, pictures))
         self.round = max((entry.round for entry in self.trace), default=0)
         self.record("answer", query.question, outcome.note(outcome.text))
         return outcome

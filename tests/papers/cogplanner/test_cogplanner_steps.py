@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.papers.cogplanner.plan import PlanSettings
+from tests.endpoint import says, serving
 from tests.papers.cogplanner.test_rounds import QUESTION, SUB_QUERIES, open_with, planner
 from tests.papers.transcripts import check_transcript, keys_of
 
@@ -60,6 +62,20 @@ def test_the_answer_is_given_the_question_the_last_queries_and_all_evidence(game
         assert f"Question: {QUESTION}" in message.text
         assert len(message.pictures) == 1 + len(answer.plan.pictures())
     assert texts[True] <= texts[False]
+
+
+@pytest.mark.usefixtures("own_surroundings")
+def test_another_model_describes_the_picture_to_the_one_that_answers(games, astro_bot):
+    mllm = planner(*ROUNDS)
+    with serving(by=lambda _: says("A robot.")) as vision:
+        eyes = {"vision_mllm": "v-1", "vision_mllm_url": vision.url}
+        with KnowledgeBase.open(games.path, read_only=True, mllm=mllm, **eyes) as kb:
+            answer = kb.query(astro_bot, QUESTION, strict="cogplanner")
+    (message,) = mllm.requests[-1].messages
+    assert (message.pictures, '{"shown": "A robot."}' in message.text) == ((), True)
+    assert len(vision.pictures(0)) == 1
+    assert answer.correction.caption == "A robot."
+    assert answer.correction.notes == ("the model was sent no pictures",)
 
 
 def test_it_needs_a_model_and_known_actions(games):

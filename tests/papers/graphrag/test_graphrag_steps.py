@@ -9,6 +9,8 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import NotFound
 from ku_rag.papers.graphrag.clue_selection import edit_distance
+from tests.conftest import picture
+from tests.endpoint import says, serving
 from tests.papers.graphrag.test_construction import (
     DIXON,
     Cast,
@@ -50,6 +52,21 @@ def test_the_answer_rests_on_the_question_and_the_graph(songs, request):
     assert (len(last), last[0].pictures) == (1, ())
     assert answer.models["prompts"] == "evidence_answer 1"
     check_transcript(cast.model, Path(__file__).with_name("transcript.txt"), request)
+
+
+@pytest.mark.usefixtures("own_surroundings")
+def test_another_model_takes_the_roles_that_see_pictures(songs, tmp_path):
+    cast = dixon_cast(correction=ANSWER)
+    with serving(by=lambda _: says("Billy Joel is smiling.")) as vision:
+        eyes = {"vision_mllm": "v-1", "vision_mllm_url": vision.url}
+        with KnowledgeBase.open(songs, read_only=True, mllm=cast.model, **eyes) as kb:
+            answer = kb.query(picture(tmp_path / "q.png", 5), DIXON, strict="graphrag")
+    assert all(message.pictures == () for r in cast.model.requests for message in r.messages)
+    assert "What does he do?" in vision.texts(0)[0]
+    assert [len(vision.pictures(n)) for n in range(len(vision.bodies))] == [1, 1]
+    assert '{"shown": "Billy Joel is smiling."}' in cast.model.requests[-1].messages[-1].text
+    assert answer.correction.caption == "Billy Joel is smiling."
+    assert answer.correction.notes == ("the model was sent no pictures",)
 
 
 def test_lists_are_answers_with_items(songs):

@@ -14,6 +14,7 @@ from ku_rag.evaluation import judge_captions
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.types import Relation
 from tests.conftest import picture
+from tests.endpoint import says, serving
 from tests.papers.transcripts import check_transcript, keys_of
 
 QUESTION = "Which attack follows Triple Rush?"
@@ -232,6 +233,28 @@ def test_agents_search_and_answer(hunt, request):
     assert [unit.id for unit in answer.units] == ["Rathian"]
     assert answer.to_dict()["usage"]["replies"] == len(mllm.requests)
     check_transcript(mllm, Path(__file__).with_name("transcript.txt"), request)
+
+
+@pytest.mark.usefixtures("own_surroundings")
+def test_another_model_takes_the_roles_that_see_pictures(hunt):
+    folder, photo = hunt
+    mllm = ScriptedMLLM(hunter)
+
+    def look(body):
+        verdict = {"reason": "It goes on.", "enough": False, "caption": "It runs thrice."}
+        return says(json.dumps(verdict) if "response_format" in body else "A wyvern runs.")
+
+    with serving(by=look) as vision:
+        eyes = {"vision_mllm": "v-1", "vision_mllm_url": vision.url}
+        with KnowledgeBase.open(folder, read_only=True, mllm=mllm, **eyes) as kb:
+            answer = kb.query(photo, QUESTION, strict="mhmmkg")
+    assert all(message.pictures == () for r in mllm.requests for message in r.messages)
+    assert len(vision.bodies) == 2  # the perceiver, and the validation of Triple Rush
+    last = mllm.requests[-1].messages[-1].text
+    assert '{"shown": "A wyvern runs."}' in last
+    assert '"caption": "It runs thrice."' in last
+    assert answer.correction.notes == ("the model was sent no pictures",)
+    assert answer.correction.usage["replies"] == len(mllm.requests) + 2
 
 
 @pytest.mark.parametrize("options", [{"kind": "attack"}, {"where": "a=1"}, {"unit": "Bite"}])
