@@ -350,6 +350,7 @@ class KnowledgeBase:
         searchers: Searchers = (),
         kind: str | None = None,
         where: Where = (),
+        strict: str = "",
     ) -> Plan:
         """Plan a question: reformulate it and search in rounds, without answering it (CogPlanner).
 
@@ -365,10 +366,16 @@ class KnowledgeBase:
             searchers: names of installed searchers, or searchers by name, that may be asked.
             kind: see `query`.
             where: see `query`.
+            strict: "cogplanner" for the published actions, by a model; "" for all.
 
         Raises:
-            BadInput: the question is empty.
+            BadInput: the question is empty, or another published method is named.
         """
+        steps = papers.load_steps(arguments.text(strict, "strict"), "")
+        if steps and not steps.actions:
+            raise BadInput(
+                f'strict={strict!r} makes no plan: expected "cogplanner", or leave it out'
+            )
         query = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=pictures.check_picture(image),
@@ -377,7 +384,7 @@ class KnowledgeBase:
         with self._session.use():
             if query.image is not None:
                 self._session.encoding.images.refresh()
-            run = self._plan_run(query, plan, searchers, UnitFilter.parse(kind, where))
+            run = self._plan_run(query, plan, searchers, UnitFilter.parse(kind, where), steps)
             for _ in run.rounds():
                 pass
             return run.plan()
@@ -388,7 +395,7 @@ class KnowledgeBase:
         plan: str | PlanSettings | Plan,
         searchers: Searchers,
         units: UnitFilter,
-        steps: type[pipeline.QuerySteps] | None = None,
+        steps: type[pipeline.QuerySteps] | None,
     ) -> PlanRun:
         from ku_rag.papers.cogplanner.rounds import start
 

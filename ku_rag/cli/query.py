@@ -124,9 +124,10 @@ def query(
 
 def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:
     """Plan a question without answering it, and print the plan."""
-    if not options["plan"]:
-        raise click.UsageError("--plan-only needs --plan or --plan-file")
-    fields = {name: options[name] for name in ("plan", "searchers", "kind", "where")}
+    if not (options["plan"] or options["strict"]):
+        raise click.UsageError("--plan-only needs --plan, --plan-file or --strict cogplanner")
+    fields = {name: options[name] for name in ("searchers", "kind", "where", "strict")}
+    fields["plan"] = options["plan"] or "sequential"
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
         plan = base.plan(image, question, **fields)
     print_result(plan, _plan_lines(plan.to_dict()))

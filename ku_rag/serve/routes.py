@@ -72,7 +72,7 @@ async def stream_query(base: Base, form: QueryFields) -> Response:
 @router.post("/plan", **body(QueryBody))
 async def plan(base: Base, form: QueryFields) -> Response:
     """Plan a question: reformulate it and search in rounds, without answering it."""
-    how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where"})
+    how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where", "strict"})
     return await base.reply(lambda kb: kb.plan(form.picture(), form.question, how, **chosen))
 
 

@@ -9,7 +9,7 @@ from itertools import chain, count, zip_longest
 from pathlib import Path
 
 from ku_rag.answering.pipeline import Planned, QueryInput, query_picture
-from ku_rag.errors import BadInput, BudgetSpent, KuError
+from ku_rag.errors import BadInput, BudgetSpent, KuError, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, usage
 from ku_rag.papers.cogplanner.mllm_planner import MLLMPlanner
 from ku_rag.papers.cogplanner.plan import ACTIONS, Plan, PlanSettings, Round
@@ -34,14 +34,24 @@ def start(
     plan: str | PlanSettings | Plan,
     searchers: Searchers,
     mllm: MLLM | None,
-    actions: Sequence[str] = ACTIONS,
+    published: Sequence[str] = (),
 ) -> PlanRun:
     """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`.
 
+    Args:
+        base: returns what is searched.
+        question: with the picture.
+        plan: a modelling, settings, or a plan whose decisions are carried out.
+        searchers: that may be asked.
+        mllm: decides; None for the embedded planner.
+        published: the actions of strict="cogplanner"; () allows all, and no model.
+
     Raises:
-        BadInput: the plan is for another question, or a setting is out of range.
-        NotFound: no searcher of a name is installed.
+        BadInput: the plan is for another question, or has an action that is not published.
+        NotFound: no searcher of a name is installed, or the published method has no model.
     """
+    if published and mllm is None:
+        raise NotFound('strict="cogplanner" plans with a model: name one with --mllm')
     metered = MeteredMLLM(mllm) if mllm else None
     planner: Planner = decide_by_rule
     name = "embedded"
@@ -56,12 +66,18 @@ def start(
             raise BadInput(f"the plan is for the picture {plan.image}: name this, or edit the plan")
         planner, name = _replay(plan, scale), _DOCUMENT
         settings = replace(plan.settings, max_rounds=len(plan.rounds))
+        actions = [round_.action for round_ in plan.rounds]
     else:
         settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
-        settings = replace(settings, actions=settings.actions or tuple(actions))
+        settings = replace(settings, actions=settings.actions or tuple(published))
+        actions = [*settings.actions]
         if metered:
             by_model = MLLMPlanner(metered, settings, prompts=question.prompts)
             planner, name = by_model.decide, "mllm"
+    ours = [name for name in actions if name not in published and not name.startswith("searcher:")]
+    if published and ours:
+        names = ", ".join(published)
+        raise BadInput(f'strict="cogplanner" has the actions {names}: leave out {ours[0]!r}')
     by_name = load_searchers(searchers)
     searches = Searches(base, picture, metered, question.prompts, settings, by_name)
     return PlanRun(question.text, image, planner, name, searches, scale)
@@ -134,21 +150,22 @@ class PlanRun:
         )
 
     def planned(self, k: int | None = None) -> Planned:
-        """Return the evidence of all rounds, to answer from.
+        """Return the evidence of all rounds, or of the last search, to answer from.
 
-        Of several searches the best texts come first, then the second best, and so on.
+        Of several searches the best pieces come first, then the second best, and so on.
 
         Args:
             k: maximum number of texts; None for all.
         """
         plan, matched = self.plan(), self._choose_units()
-        paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
         searches = [outcome.search for outcome in self._outcomes]
         if self._settings.last_round:
             searches = next((list(r.searches) for r in reversed(self._rounds) if r.searches), [])
         ids = zip_longest(*([hit.id for hit in search.hits] for search in searches))
-        pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
+        distinct = dict.fromkeys(chain.from_iterable(ids))
+        pieces = [self._pieces[id] for id in distinct if id in self._pieces]
         evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
+        paths = [piece for piece in pieces if isinstance(piece, PathEvidence)]
         if self._outcomes and matched.region is None:
             base, most = self._searches.base(), self._settings.images
             with snapshot(base.database.connection):

@@ -8,7 +8,7 @@ import pytest
 
 from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.papers.cogplanner.plan import PlanSettings
+from ku_rag.papers.cogplanner.plan import Plan, PlanSettings, Round
 from tests.endpoint import says, serving
 from tests.papers.cogplanner.test_rounds import QUESTION, SUB_QUERIES, open_with, planner
 from tests.papers.transcripts import check_transcript, keys_of
@@ -83,6 +83,36 @@ def test_it_needs_a_model_and_known_actions(games):
         games.query(None, QUESTION, strict="cogplanner")
     with pytest.raises(BadInput, match="the action is 'dance'"):
         PlanSettings(actions=("dance",))
+
+
+def test_its_plan_has_the_published_actions_alone(games, astro_bot, ku):
+    mllm = planner(*ROUNDS)
+    with open_with(games, mllm) as kb:
+        plan = kb.plan(astro_bot, QUESTION, strict="cogplanner")
+        with pytest.raises(BadInput, match="makes no plan"):
+            kb.plan(astro_bot, QUESTION, strict="kurag")
+        drawn = Plan(QUESTION, (Round((QUESTION,), "graph"),))
+        for other in (PlanSettings(actions=("text", "graph")), drawn):
+            for ask in (kb.plan, kb.query):
+                with pytest.raises(BadInput, match="text, image, none: leave out 'graph'"):
+                    ask(astro_bot, QUESTION, plan=other, strict="cogplanner")
+    assert (plan.planner, plan.settings.actions) == ("mllm", ("text", "image", "none"))
+    run = ku("query", "-", QUESTION, "--plan-only", "--strict", "cogplanner", "--kb", games.path)
+    assert (run.code, "name one with --mllm" in run.err) == (1, True)
+
+
+def test_the_last_round_has_its_own_paths_alone(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.graph.add_relation("Astro Bot", "developer", "Team Asobi")
+        kb.graph.add_relation("Black Myth Wukong", "developer", "Game Science")
+        rounds = [
+            Round((f"Who is the developer of {name}?",), "graph")
+            for name in ("Astro Bot", "Black Myth Wukong")
+        ]
+        for last, ends in ((False, {"Team Asobi", "Game Science"}), (True, {"Game Science"})):
+            plan = Plan("Who made it?", tuple(rounds), settings=PlanSettings(last_round=last))
+            answer = kb.query(None, "Who made it?", plan=plan, graph=False)
+            assert {path.entities[-1] for path in answer.paths} == ends
 
 
 def test_actions_and_limits_of_a_plan_on_the_command_line(games, ku):
