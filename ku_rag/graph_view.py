@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -199,14 +199,12 @@ class GraphView:
             captions = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
             return writer.run(captions, progress=progress)
 
-    def captions(self) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        """Yield entities with captions by people and by models: name, caption, model → caption."""
-        with self._session.use(), self._session.read():
+    def captions(self) -> list[tuple[str, str, Mapping[str, str]]]:
+        """Entities with captions by people and by models: name, caption, model → caption."""
+        with self._session.read():
             graph = self._graph()
-            for entity in graph.with_pictures(_MOST):
-                attributes = graph.attributes(entity)
-                if attributes.caption and attributes.captions:
-                    yield entity.name, attributes.caption, attributes.captions
+            read = ((e.name, graph.attributes(e)) for e in graph.with_pictures(_MOST))
+            return [(name, a.caption, a.captions) for name, a in read if a.caption and a.captions]
 
     # ---- questions -----------------------------------------------------------------------------
 

@@ -324,6 +324,21 @@ def load_prompts_of_judge(clone, folder):
         return load_prompts("ku_rag.evaluation", kb.prompts)["judge_answer"].text
 
 
+def test_a_judge_is_asked_outside_of_a_transaction(hunt):
+    folder, commits = hunt[0], []
+
+    def judge(_):
+        with KnowledgeBase.open(folder) as writer:
+            writer.add(Unit("Barioth", texts=("It leaps.",)))
+        commits.append(kb.commits)
+        return "Yes"
+
+    with KnowledgeBase.open(folder, read_only=True, mllm=ScriptedMLLM(judge)) as kb:
+        before = kb.commits
+        judge_captions(kb)
+    assert commits == [before + 1]
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
