@@ -16,7 +16,6 @@ from ku_rag.papers.cogplanner.plan import Plan
 from ku_rag.pictures import load_picture
 
 _PICTURE_SIDE = 512
-CHARACTERS_A_TOKEN = 4
 
 
 class CogPlannerSteps(QuerySteps):
@@ -29,9 +28,9 @@ class CogPlannerSteps(QuerySteps):
     def find(self) -> tuple[Context, Reply | None]:
         """Return the evidence of the plan."""
         assert self.planned
-        most = self._plan.settings.text_tokens * CHARACTERS_A_TOKEN
+        longest = self._plan.settings.longest_text
         evidence = [
-            replace(piece, label=f"E{n}", text=piece.text[:most])
+            replace(piece, label=f"E{n}", text=piece.text[:longest])
             for n, piece in enumerate(self.planned.evidence, 1)
         ]
         return Context(self.planned.matched, evidence), None

@@ -37,7 +37,8 @@ class PlanSettings(Serializable):
         max_seconds: seconds after which no round begins and a search is abandoned.
         k: texts of a search, 1 or more (5 in the paper).
         images: units of a search by picture, 1 or more (3 to 6 in the paper).
-        text_tokens: tokens of a text that are kept, of four characters each (800 in the paper).
+        text_tokens: tokens that are kept of a text of a searcher, and of each text for the answer
+            of strict="cogplanner" (800 in the paper, section 6.1.3).
         actions: those that may be chosen; () for all, and with strict="cogplanner" for the three
             published ones: "text", "image" and "none".
         last_round: whether an answer rests on the evidence of the last round alone.
@@ -56,6 +57,11 @@ class PlanSettings(Serializable):
     text_tokens: int = 800
     actions: tuple[str, ...] = ()
     last_round: bool = False
+
+    @property
+    def longest_text(self) -> int:
+        """Characters of `text_tokens`: about four a token in English, as OpenAI estimates."""
+        return 4 * self.text_tokens
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -23,7 +23,7 @@ class SearcherResult:
     Args:
         address: identifies it, such as a URL; it is not fetched.
         title: its title.
-        text: its text; at most 800 tokens are used.
+        text: its text; see `PlanSettings.text_tokens`.
     """
 
     address: str

@@ -23,8 +23,6 @@ from ku_rag.retrieval.matching import match
 from ku_rag.store.connection import snapshot
 from ku_rag.types import Box, Evidence, PathEvidence
 
-_LONGEST_TEXT = 3200
-"""Characters of a text, about 800 tokens (CogPlanner, section 6.1.3)."""
 _SEARCHER_TIMEOUT = 30.0
 """Seconds after which a searcher is abandoned."""
 
@@ -143,8 +141,9 @@ class Searches:
     def _search_outside(self, name: str, query: str) -> SearchOutcome:
         try:
             results = self.searchers[name].search(query, self.picture, self.settings.k)
+            longest = self.settings.longest_text
             texts = [
-                (str(hit.address), str(hit.title)[:_LONGEST_TITLE], str(hit.text)[:_LONGEST_TEXT])
+                (str(hit.address), str(hit.title)[:_LONGEST_TITLE], str(hit.text)[:longest])
                 for hit in islice(results, self.settings.k)
             ]
         except Exception as error:  # a plug-in may raise anything

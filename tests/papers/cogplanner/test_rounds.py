@@ -338,6 +338,14 @@ def test_results_of_a_searcher_are_evidence(games):
     assert answer.plan.rounds[0].searches[0].hits[0].title == "A page"
 
 
+@pytest.mark.parametrize(("tokens", "characters"), [(5, 20), (800, 3200), (1000, 4000)])
+def test_texts_of_a_searcher_have_the_tokens_of_the_settings(games, tokens, characters):
+    page = SearcherResult("page:1", "A page", "Astro Bot " * 1000)
+    answer = ask_web(games, lambda: [page], text_tokens=tokens)
+    (search,) = answer.plan.rounds[0].searches
+    assert len(search.hits[0].text) == len(answer.chunks[0].text) == characters
+
+
 def test_a_searcher_cannot_replace_evidence_of_the_base(games):
     text = games.query(None, SUB_QUERIES[0], plan="sequential").chunks[0]
     page = SearcherResult(f"chunk:{text.chunk}", "x" * 1000, "Astro Bot sold nothing.")
