@@ -171,11 +171,14 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
 @click.argument("name", required=False)
 @click.option("--data", type=PATH, help="Folder with the authors' files.")
 @click.option("--out", type=PATH, default="runs", show_default=True, help="Folder for the runs.")
+@number_option("--every", "Ask every Nth question.", 1, 1)
 @number_option("--limit", "Maximum number of questions.", None, 1)
 @judge_option
 @mllm_option("answers")
 @common
-def reproduce(name: str | None, data: Path | None, out: Path, limit: int | None) -> None:
+def reproduce(
+    name: str | None, data: Path | None, out: Path, every: int, limit: int | None
+) -> None:
     """Make the table NAME of a paper from the authors' data, and print it beside the published one.
 
     Without NAME, list the tables and the files that they need. A run that was interrupted goes on.
@@ -189,11 +192,12 @@ def reproduce(name: str | None, data: Path | None, out: Path, limit: int | None)
     if data is None:
         raise click.UsageError("name the folder of the authors' files with --data")
     table, context = find_table(name), click.get_current_context()
-    given, models = table.arguments(data), deepcopy(context.meta)
+    dataset, models = table.arguments(data), deepcopy(context.meta)
+    count = ["--every", str(every), *(["--limit", str(limit)] if limit else [])]
     for row, options, _ in table.rows:
         folder = out / table.name / row
-        words = [*given, *shlex.split(options), "--out", str(folder)]
-        words += ["--measure", table.measure, *(["--limit", str(limit)] if limit else [])]
+        words = [*dataset, *shlex.split(options), "--out", str(folder)]
+        words += ["--measure", table.measure, *count]
         words += ["--resume"] if (folder / "records.jsonl").exists() else []
         remark(f"{table.name}, {row}: ku eval {shlex.join(words)}")
         with redirect_stdout(sys.stderr), run.make_context("run", words, parent=context) as inner:

@@ -56,15 +56,14 @@ class PublishedTable(Serializable):
         Raises:
             NotFound: one of them is not there.
         """
-        named = {"--path": self.path, "--images": self.images}
-        wanted = {option: data / name for option, name in named.items() if name}
-        if missing := [str(path) for path in wanted.values() if not path.exists()]:
+        names = {"--path": self.path, "--images": self.images}
+        files = {option: data / name for option, name in names.items() if name}
+        if absent := [str(file) for file in files.values() if not file.exists()]:
             raise NotFound(
-                f"{', '.join(missing)}: not there; {self.name} needs the authors' files of "
+                f"{', '.join(absent)}: not there; {self.name} needs the authors' files of "
                 f"{self.dataset}, see docs/evaluation.md"
             )
-        named_paths = [(option, str(path)) for option, path in wanted.items()]
-        return [self.dataset, *(word for pair in named_paths for word in pair)]
+        return [self.dataset, *(str(word) for pair in files.items() for word in pair)]
 
     def compare(self, out: Path) -> list[PublishedRow]:
         """Return the rows beside the runs in the folders of `out`."""

@@ -62,6 +62,51 @@ def test_a_table_is_made_by_one_command_and_goes_on(data, base, ku, tmp_path):
     assert summary["note"] == note
 
 
+def test_every_nth_question_is_asked(data, base, ku, tmp_path):
+    words = ("eval", "reproduce", "kurag-okvqa", "--data", data, "--kb", base, "--every", 2)
+    with serving(by=reply) as endpoint:
+        model = ("--mllm", "m", "--mllm-url", endpoint.url, "--out", tmp_path / "runs")
+        run = ku(*words, *model, "--json")
+    assert [row["questions"] for row in run.json] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "published"),
+    [
+        ("graphrag-hotpotqa", "hotpot_dev_distractor_v1.json", 0.3120),
+        ("graphrag-drop", "drop.jsonl", 0.3320),
+    ],
+)
+def test_questions_on_texts_alone(base, ku, tmp_path, name, file, published):
+    pytest.importorskip("sacrebleu")
+    question = {"_id": "1", "question": "What is a race?", "answer": "race", "type": "bridge"}
+    question |= {"supporting_facts": [["Race", 0]], "context": [["Race", ["A race is a sport."]]]}
+    if file == "drop.jsonl":
+        question = {"question": "What is a race?", "answers": ["race"]}
+    (tmp_path / file).write_text(json.dumps([question] if "hotpot" in file else question))
+
+    def graph_reply(body):
+        if "entity_types" not in str(body.get("response_format")):
+            return reply(body)
+        pattern = {"entity_types": ["event"], "relations": [], "keywords": ["race"]}
+        return says(json.dumps(pattern))
+
+    words = ("eval", "reproduce", name, "--data", tmp_path, "--kb", base, "--no-cache")
+    with serving(by=graph_reply) as endpoint:
+        model = ("--mllm", "m", "--mllm-url", endpoint.url, "--out", tmp_path / "runs")
+        run = ku(*words, *model, "--json")
+    (row,) = run.json
+    assert (row["published"], row["questions"], row["measured"]) == (published, 1, 1.0)
+
+
+def test_rows_of_a_figure_say_so(ku):
+    tables = {table["name"]: table for table in ku("eval", "reproduce", "--json").json}
+    of_figure = {name for name, table in tables.items() if "without-ku: figure 4" in table["table"]}
+    assert of_figure == {
+        name for name, table in tables.items() if "without-ku" in [row[0] for row in table["rows"]]
+    }
+
+
 def test_files_that_are_missing_are_named(ku, base, tmp_path):
     run = ku("eval", "reproduce", "mhmmkg", "--data", tmp_path, "--kb", base)
     assert (run.code, "question_list.xlsx" in run.err) == (1, True)
