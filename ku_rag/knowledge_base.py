@@ -371,7 +371,7 @@ class KnowledgeBase:
         Raises:
             BadInput: the question is empty, or another published method is named.
         """
-        steps = papers.load_steps(arguments.text(strict, "strict"), "")
+        steps = papers.load_steps({"strict": strict})
         if steps and not steps.actions:
             raise BadInput(
                 f'strict={strict!r} makes no plan: expected "cogplanner", or leave it out'

@@ -302,6 +302,8 @@ class QuerySteps:
     """The actions of a plan, if the method plans."""
     needs_model: ClassVar[bool] = False
     """Whether only a model answers, which is shown no pages."""
+    drafts: ClassVar[bool] = True
+    """Whether the model first answers without evidence."""
 
     base: Retrieval
     question: QueryInput
@@ -452,21 +454,20 @@ class QuerySteps:
         """Return the answer of the model, and yield its draft."""
         if context.matched.none_identified:
             return chain.decline(f"No unit was identified: {_decline(context.matched.units)}.")
-        material = self.described_material(chain, context, pages, caption)
-        draft = chain.draft(material) if self.question.kcc else None
-        if draft:
-            yield QueryEvent("draft", {"draft": draft.text})
-        return chain.answer(material, draft)
-
-    def described_material(
-        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
-    ) -> Material:
-        """Return what is sent to the model, with a caption if another model sees the picture."""
         material = self.material(context, pages, caption)
         if chain.mllm.vision and material.picture and not material.caption:
             caption = chain.describe(material.crop or material.picture)
             material = replace(material, caption=caption)
-        return material
+        draft = chain.draft(material) if self.drafts and self.question.kcc else None
+        if draft:
+            yield QueryEvent("draft", {"draft": draft.text})
+        return self.answer(chain, context, material, draft)
+
+    def answer(
+        self, chain: Chain, context: Context, material: Material, draft: Reply | None
+    ) -> Answered:
+        """Return the answer of the model with the evidence."""
+        return chain.answer(material, draft)
 
     def material(self, context: Context, pages: Sequence[Image], caption: Reply | None) -> Material:
         """Return what is sent to the model."""

@@ -17,8 +17,8 @@ from ku_rag.answering.pipeline import query_picture
 from ku_rag.errors import BadInput, KuError
 from ku_rag.mllm.base import Request
 from ku_rag.mllm.scripted import ScriptedMLLM
-from ku_rag.papers.cogplanner.mllm_planner import MLLMPlanner, recent_pictures
-from ku_rag.papers.cogplanner.plan import Plan, decode_object
+from ku_rag.papers.cogplanner.mllm_planner import MLLMPlanner
+from ku_rag.papers.cogplanner.plan import Plan, decode_object, pictures_of
 from ku_rag.papers.cogplanner.planner import PlanState
 from ku_rag.store.layout import write_durably
 from ku_rag.types import Quarantined, Serializable
@@ -111,7 +111,7 @@ def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     picture, scale = query_picture(Path(plan.image) if plan.image else None)
     state = PlanState(plan.question, (plan.question,), picture, searchers=searchers)
     for number, round_ in enumerate(plan.rounds, 1):
-        pictures = [plan.image, *recent_pictures(state)]
+        pictures = [plan.image, *pictures_of(state.recent)]
         files = [str(Path(file).resolve()) for file in pictures if file]
         choice: dict[str, Any] = {"reason": round_.why[1], "action": round_.action}
         if round_.region and picture:  # in percent, as the prompt asks

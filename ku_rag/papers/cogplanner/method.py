@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PIL.Image import Image
-
-from ku_rag.answering.correction import Answered, Chain
-from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps
+from ku_rag.answering.correction import Answered, Chain, Material
+from ku_rag.answering.pipeline import Context, QuerySteps
 from ku_rag.mllm.base import Reply
 from ku_rag.papers.cogplanner.plan import Plan
 from ku_rag.pictures import load_picture
@@ -24,6 +21,7 @@ class CogPlannerSteps(QuerySteps):
     packages = ("ku_rag.answering", "ku_rag.papers.cogplanner")
     actions = ("text", "image", "none")
     needs_model = True
+    drafts = False
 
     def find(self) -> tuple[Context, Reply | None]:
         """Return the evidence of the plan."""
@@ -41,16 +39,14 @@ class CogPlannerSteps(QuerySteps):
         assert isinstance(self.planned.plan, Plan)
         return self.planned.plan
 
-    def correct(
-        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
-    ) -> Generator[QueryEvent, None, Answered]:
+    def answer(
+        self, chain: Chain, context: Context, material: Material, draft: Reply | None
+    ) -> Answered:
         """Return the answer of the model from the question, the last queries and the evidence."""
-        shown = self._plan.pictures()
+        captions = self._plan.pictures()
         lines: list[dict[str, Any]] = [{"query": query} for query in self._plan.queries]
-        lines += [{"picture": n, "shows": name} for n, name in enumerate(shown.values(), 1)]
+        lines += [{"picture": n, "shows": name} for n, name in enumerate(captions.values(), 1)]
         for piece in context.evidence:
             lines.append({"evidence": piece.label, "about": piece.origin, "text": piece.text})
-        pictures = [load_picture(Path(file), _PICTURE_SIDE) for file in shown]
-        material = self.described_material(chain, context, (), caption)
-        yield from ()
+        pictures = [load_picture(Path(file), _PICTURE_SIDE) for file in captions]
         return chain.answer_from(material, "generate", lines, {}, pictures=pictures)

@@ -14,7 +14,7 @@ from ku_rag.mllm.base import MLLM, Message, Part, Picture, Request
 from ku_rag.mllm.encoding import fitted
 from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, choice, list_of, object_schema
-from ku_rag.papers.cogplanner.plan import ACTIONS, PlanSettings
+from ku_rag.papers.cogplanner.plan import ACTIONS, PlanSettings, pictures_of
 from ku_rag.papers.cogplanner.planner import Choice, PlanState, Reformulation
 from ku_rag.papers.cogplanner.rule_planner import decide_by_rule
 from ku_rag.pictures import load_picture
@@ -23,8 +23,6 @@ from ku_rag.types import Box
 _LONGEST_SIDE = 1024
 _PICTURE_SIDE = 512
 """Greatest sides of the question's picture and of pictures that were found, px."""
-_MOST_PICTURES = 6
-"""Pictures of a round that are shown (CogPlanner, section 4.2.2)."""
 _MOST_QUERIES = 5
 
 _QUERIES = object_schema("queries", reason=LINE, queries=list_of(LINE), clear=BOOLEAN)
@@ -62,8 +60,8 @@ class MLLMPlanner:
         fields, details = self._ask("reformulation", state)
         if not fields:
             return replace(decide_by_rule(state)[0], **details)
-        stated = (" ".join(query.split()) for query in fields["queries"])
-        queries = tuple(dict.fromkeys(filter(None, stated)))[:_MOST_QUERIES] or state.queries
+        lines = (" ".join(query.split()) for query in fields["queries"])
+        queries = tuple(dict.fromkeys(filter(None, lines)))[:_MOST_QUERIES] or state.queries
         return Reformulation(queries, fields.get("clear", queries == state.queries), **details)
 
     def _choose(self, state: PlanState) -> Choice:
@@ -77,7 +75,7 @@ class MLLMPlanner:
         parts: list[Part] = []
         if state.picture:
             parts.append(Picture(fitted(state.picture, _LONGEST_SIDE)))
-        pictures = recent_pictures(state)
+        pictures = pictures_of(state.recent)
         parts += [Picture(load_picture(Path(file), _PICTURE_SIDE)) for file in pictures]
         lines: list[dict[str, Any]] = [{"query": query} for query in state.queries]
         lines += [{"round": n, "done": round_.action} for n, round_ in enumerate(state.rounds, 1)]
@@ -108,15 +106,6 @@ class MLLMPlanner:
         fields = reply.parsed or {}
         why = " ".join(str(fields.get("reason", "")).split())
         return fields, {"why": why, "tokens": reply.completion_tokens}
-
-
-def recent_pictures(state: PlanState) -> dict[str, str]:
-    """Return the files of pictures that the previous round found, with what they show."""
-    pictures: dict[str, str] = {}
-    for hit in state.recent:
-        if hit.image and len(pictures) < _MOST_PICTURES:
-            pictures.setdefault(hit.image, hit.title)
-    return pictures
 
 
 def _pixels(box: list[float] | None, state: PlanState) -> Box | None:

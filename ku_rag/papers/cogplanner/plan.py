@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from inspect import signature
 from pathlib import Path
@@ -17,6 +17,7 @@ from ku_rag.types import Box, Illustrated, Serializable
 VERSION = 1
 """Version of the document."""
 _MOST_PICTURES = 6
+"""Pictures that a model is shown at once (CogPlanner, section 4.2.2)."""
 MODELLINGS = ("parallel", "sequential")
 """Orders of the two decisions of a round (CogPlanner, eq. 7 and 8)."""
 ACTIONS = ("text", "image", "region", "graph", "evidence-graph", "relevance", "none")
@@ -195,9 +196,7 @@ class Plan(Illustrated):
         searched = [round_ for round_ in self.rounds if round_.searches]
         rounds = searched[-1:] if self.settings.last_round else searched
         hits = [hit for round_ in rounds for s in round_.searches for hit in s.hits]
-        shown = dict.fromkeys(hit.image for hit in hits if hit.image)
-        captions = {hit.image: hit.title for hit in reversed(hits)}
-        return {file: captions[file] for file in list(shown)[:_MOST_PICTURES]}
+        return pictures_of(hits)
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -217,7 +216,7 @@ class Plan(Illustrated):
         plan: Plan = _restore(cls, document, "the plan")
         if plan.version != VERSION:
             raise BadInput(f"the plan has version {plan.version}: expected {VERSION}")
-        seen: dict[object, int] = {}
+        numbers: dict[object, int] = {}
         for n, round_ in enumerate(plan.rounds, 1):
             where = f"round {n} of the plan"
             if round_.action not in ACTIONS and not round_.action.startswith("searcher:"):
@@ -231,7 +230,7 @@ class Plan(Illustrated):
                 )
             if round_.action == "region" and round_.region is None:
                 raise BadInput(f'{where} searches a region: add "region", [x0, y0, x1, y1]')
-            same = seen.setdefault((frozenset(round_.queries), round_.action, round_.region), n)
+            same = numbers.setdefault((frozenset(round_.queries), round_.action, round_.region), n)
             if same != n and round_.action not in ("none", "relevance"):
                 raise BadInput(f"{where} repeats round {same}: remove one of them")
         return plan
@@ -248,6 +247,15 @@ class Plan(Illustrated):
         document = decode_object(data, str(file))
         # `ku query --plan --json` prints the plan inside an answer.
         return cls.from_dict(document.get("plan", document))
+
+
+def pictures_of(hits: Iterable[Hit]) -> dict[str, str]:
+    """Return the files of the pictures of hits, at most six, with what they show."""
+    pictures: dict[str, str] = {}
+    for hit in hits:
+        if hit.image and len(pictures) < _MOST_PICTURES:
+            pictures.setdefault(hit.image, hit.title)
+    return pictures
 
 
 def decode_object(data: bytes, what: str) -> Mapping[str, Any]:

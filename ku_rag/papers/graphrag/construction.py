@@ -56,7 +56,7 @@ class EvidenceSearch(Illustrated):
     agents: str = "model"
 
     @property
-    def wanted(self) -> list[EvidenceEdge]:
+    def answer_edges(self) -> list[EvidenceEdge]:
         """Edges from rows to entities in columns that the question names, best row first."""
         types, rows = {*map(name_key, self.pattern.types)}, {row.id for row in self.graph.of("row")}
         return [e for e in self.graph.edges if e.source in rows and name_key(e.relation) in types]
@@ -195,12 +195,12 @@ class _Construction:
             return self.agents.spent or "no entity, picture or table was found"
         for number in range(1, self.settings.t_max + 1):
             self.agents.round = number
-            self.enough, missing = self.agents.is_sufficient(self.graph)
+            self.enough, reason = self.agents.is_sufficient(self.graph)
             if self.enough:
                 return "the graph is enough"
             before = self.graph
             if self.settings.pattern_updates:
-                self._update_pattern(missing)
+                self._update_pattern(reason)
             self._ask_pictures()
             self._mine_tables()
             self.graph = self.graph.expanded(self.around)
@@ -210,13 +210,13 @@ class _Construction:
                 return "nothing was left to add, and the graph was not enough"
         return f"the graph was not enough in {self.settings.t_max} judgements"
 
-    def _update_pattern(self, missing: str) -> None:
-        """Make the pattern anew from what is missing (eq. 1), and select from what it adds."""
-        pattern = self.agents.update_pattern(self.pattern, self.graph, missing)
+    def _update_pattern(self, reason: str) -> None:
+        """Make the pattern anew from why a graph is not enough (eq. 1), and select what it adds."""
+        pattern = self.agents.update_pattern(self.pattern, self.graph, reason)
         if pattern != self.pattern:
-            self.pattern, known = pattern, self.around.nodes.keys()
+            self.pattern, earlier = pattern, self.around.nodes.keys()
             self._extract()
-            added = [node for node in self.around.of("text") if node.id not in known]
+            added = [node for node in self.around.of("text") if node.id not in earlier]
             self._anchor({}, added)
             part = self.around.part([*self.graph.nodes, *self._select_entities()])
             self.graph = part.joined(self.graph.nodes.values(), self.graph.edges)

@@ -71,10 +71,10 @@ class EvidenceAgents(AgentTrace):
         return self._read_pattern(outcome.fields, subjects)
 
     def update_pattern(
-        self, pattern: PatternGraph, graph: EvidenceGraph, missing: str
+        self, pattern: PatternGraph, graph: EvidenceGraph, reason: str
     ) -> PatternGraph:
         """Return the pattern for what a graph lacks (eq. 1); the same one without a reply."""
-        lines = [{"pattern": pattern.to_dict()}, *graph.lines(), {"missing": missing}]
+        lines = [{"pattern": pattern.to_dict()}, *graph.lines(), {"missing": reason}]
         (outcome,) = self._ask("update", [self._fill("update", lines)], [""], schema=_PATTERN)
         if not outcome.fields.get("entity_types"):
             return pattern

@@ -61,8 +61,8 @@ def build_from_facts(
         stored = dict(table.rows)
         for chunk in (row.chunk for row in rows if row.chunk in stored):
             cells = cells_of(stored[chunk]).items()
-            wanted = [text for column, text in cells if stems(f"{column} {text}") & terms]
-            part = row_graph(graph, table, chunk, stored[chunk], wanted)
+            named_cells = [text for column, text in cells if stems(f"{column} {text}") & terms]
+            part = row_graph(graph, table, chunk, stored[chunk], named_cells)
             of_rows = of_rows.joined(part.nodes.values(), part.edges)
     for place, piece in enumerate(piece for piece in evidence if not piece.table):
         is_in_row = any(text_id(name) in of_rows.nodes for name in piece.owner_names)
@@ -72,14 +72,14 @@ def build_from_facts(
     built = of_texts.joined(of_rows.nodes.values(), of_rows.edges)
     relations = (edge.relation for edge in built.edges)
     covered = every_stem(" ".join((*relations, *(node.text for node in built.nodes.values()))))
-    wanted_stems = terms - ASKING or terms
-    missing = sorted(wanted_stems - covered)
+    content_stems = terms - ASKING or terms
+    uncovered = sorted(content_stems - covered)
     exact = stems(" ".join(names_and_numbers(question)))
-    is_covered = exact <= covered and len(missing) <= (1 - _COVERED) * len(wanted_stems)
-    enough = bool(wanted_stems and built.nodes) and is_covered
+    is_covered = exact <= covered and len(uncovered) <= (1 - _COVERED) * len(content_stems)
+    enough = bool(content_stems and built.nodes) and is_covered
     stopped = "the graph is enough" if enough else "the graph is not enough"
-    if missing:
-        stopped += f", without: {', '.join(missing)}"
+    if uncovered:
+        stopped += f", without: {', '.join(uncovered)}"
     sizes = {"retrieval": built.sizes, "evidence": built.sizes}
     return EvidenceSearch(built, pattern, sizes, enough, stopped, (), "embedded")
 

@@ -73,7 +73,7 @@ def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidenc
         search: the evidence graph.
         evidence: best first.
     """
-    nodes = [search.graph.nodes[edge.target] for edge in search.wanted]
+    nodes = [search.graph.nodes[edge.target] for edge in search.answer_edges]
     chunks = list(dict.fromkeys(chunk for node in nodes for chunk in node.chunks))
     place = {chunk: n for n, chunk in enumerate(chunks)}
     last = len(chunks)
@@ -95,7 +95,7 @@ def read_wanted(
     nodes = search.graph.nodes
     texts = {
         edge: [e for e in evidence if not e.table and e.chunk in nodes[edge.target].chunks]
-        for edge in search.wanted
+        for edge in search.answer_edges
     }
     best = next((edge for edge, pieces in texts.items() if pieces), None)
     row = next((piece for piece in evidence if best and piece.chunk == best.chunk), None)
@@ -122,8 +122,8 @@ def statements(graph: EvidenceGraph, *, first_label: int) -> list[PathEvidence]:
         first_label: number of the first label.
     """
     described = [node for node in graph.nodes.values() if node.description]
-    stated = [PathEvidence("", (node.name,), (), node.text) for node in described]
+    paths = [PathEvidence("", (node.name,), (), node.text) for node in described]
     for edge in graph.edges:
         ends = graph.nodes[edge.source].name, graph.nodes[edge.target].name
-        stated.append(PathEvidence("", ends, (edge.relation,), graph.edge_text(edge)))
-    return [replace(path, label=f"E{n}") for n, path in enumerate(stated, first_label)]
+        paths.append(PathEvidence("", ends, (edge.relation,), graph.edge_text(edge)))
+    return [replace(path, label=f"E{n}") for n, path in enumerate(paths, first_label)]

@@ -56,12 +56,12 @@ def row_graph(
     nodes = [table, EvidenceNode(id, name, "row", "row", described, (chunk,))]
     edges = [EvidenceEdge(table.id, "has row", id, chunk=chunk)]
     keys = [name_key(cell.text) for _, cell in row.cells]
-    wanted = {name_key(name) for name in named} | graph.with_keys(keys).keys()
+    entity_keys = {name_key(name) for name in named} | graph.with_keys(keys).keys()
     linked = _names_of(graph.connection, [cell.link for _, cell in row.cells if cell.link])
     for (column, cell), key in zip(row.cells, keys, strict=True):
         end = text_id(linked.get(cell.link or "", cell.text))
-        is_wanted = key in wanted or cell.link or end in ids
-        if is_wanted and 0 < len(key) <= LONGEST_NAME:
+        is_entity = key in entity_keys or cell.link or end in ids
+        if is_entity and 0 < len(key) <= LONGEST_NAME:
             nodes.append(EvidenceNode(end, cell.text.strip(), column, "text", "", (chunk,)))
             edges.append(EvidenceEdge(id, column, end, chunk=chunk))
     return EvidenceGraph().joined(nodes, edges)

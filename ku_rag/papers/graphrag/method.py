@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from PIL.Image import Image
-
-from ku_rag.answering.correction import Answered, Chain
-from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
+from ku_rag.answering.correction import Answered, Chain, Material
+from ku_rag.answering.pipeline import Context, QuerySteps, measure
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.structured_output import LINE, list_of
 from ku_rag.papers.graphrag import graph_evidence
@@ -37,9 +35,9 @@ class EvidenceSteps(QuerySteps):
             own = [p for p in (*context.evidence, *context.own) if p.chunk not in chunks]
             own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
             context = replace(context, evidence=best, own=own, rest=every[k:])
-        stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
-        cited = (*context.paths.cited, *(path.label for path in stated if has_model))
-        paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
+        statements = graph_evidence.statements(search.graph, first_label=first + len(context.own))
+        cited = (*context.paths.cited, *(path.label for path in statements if has_model))
+        paths = replace(context.paths, evidence=[*context.paths.evidence, *statements], cited=cited)
         return replace(context, paths=paths, evidence_graph=search)
 
     def build(self, context: Context, settings: object) -> EvidenceSearch:
@@ -63,6 +61,7 @@ class GraphRagSteps(EvidenceSteps):
 
     packages = ("ku_rag.answering", "ku_rag.papers.graphrag")
     needs_model = True
+    drafts = False
 
     def identify(self) -> None:
         """Identify nothing: the paper does not."""
@@ -73,16 +72,14 @@ class GraphRagSteps(EvidenceSteps):
         if isinstance(settings, EvidenceSettings):
             settings = replace(settings, pattern_updates=True, stop_unchanged=False)
         search = self.build(context, settings)
-        stated = graph_evidence.statements(search.graph, first_label=1)
-        paths = replace(context.paths, evidence=stated)
+        statements = graph_evidence.statements(search.graph, first_label=1)
+        paths = replace(context.paths, evidence=statements)
         return replace(context, evidence=(), own=(), paths=paths, evidence_graph=search)
 
-    def correct(
-        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
-    ) -> Generator[QueryEvent, None, Answered]:
+    def answer(
+        self, chain: Chain, context: Context, material: Material, draft: Reply | None
+    ) -> Answered:
         """Return the answer of the model from the graph."""
-        material = self.described_material(chain, context, (), caption)
         search = context.evidence_graph
         lines = [*search.graph.lines()] if isinstance(search, EvidenceSearch) else []
-        yield from ()
         return chain.answer_from(material, "evidence_answer", lines, {"items": list_of(LINE)})

@@ -50,9 +50,9 @@ class KuRagSteps(QuerySteps):
             matched = match_pictures(base, self.picture, question.text, question.k_units)
             chunks = rank_chunks(base, question.text, matched.units, question.k_chunks, content)
             hits = [(chunk.row, chunk.cosine) for chunk in chunks]
-            brought = {chunk.row: chunk.unit.id for chunk in chunks}
+            unit_ids = {chunk.row: chunk.unit.id for chunk in chunks}
             evidence = [
-                replace(e, unit_ids=tuple(dict.fromkeys((brought[e.chunk], *e.unit_ids))))
+                replace(e, unit_ids=tuple(dict.fromkeys((unit_ids[e.chunk], *e.unit_ids))))
                 for e in list_evidence(base, hits, [unit.id for unit in matched.units])
             ]
             context = Context(matched, evidence, models={"content words": content.name})

@@ -63,8 +63,9 @@ def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matc
     matches = []
     for unit in best:
         cosine, row = nearest[unit]
-        seen = RegionMatch(row, round(cosine, 4), cosine, region, similarity=cosine)
-        match = unit_match(base, unit, seen, why=f"its picture is near (cosine {cosine:.2f})")
+        region_match = RegionMatch(row, round(cosine, 4), cosine, region, similarity=cosine)
+        why = f"its picture is near (cosine {cosine:.2f})"
+        match = unit_match(base, unit, region_match, why=why)
         matches.append(replace(match, score=round(cosine, 4), confidence=None, sure=True))
     return Matched(matches, region)
 
@@ -89,7 +90,7 @@ def _cosines(search: ImageSearch, vector: Vectors) -> list[tuple[Rows, Vectors]]
     rows = search.images.rows()
     blocks = (rows[at : at + _BLOCK] for at in range(0, len(rows), _BLOCK))
     scored = (search.images.score(vector, block[None]) for block in blocks)
-    return [(found[0], cosines[0]) for found, cosines in scored]
+    return [(block[0], cosines[0]) for block, cosines in scored]
 
 
 def rank_chunks(

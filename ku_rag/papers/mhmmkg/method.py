@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from PIL.Image import Image
-
-from ku_rag.answering.correction import NOT_SENT, Answered, Chain
+from ku_rag.answering.correction import NOT_SENT, Answered, Chain, Material
 from ku_rag.answering.evidence_retrieval import Paths, graph_of
-from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
+from ku_rag.answering.pipeline import Context, QuerySteps, measure
 from ku_rag.graph.search_types import Query
 from ku_rag.mllm.base import Reply, usage
 from ku_rag.mllm.prompts import load_prompts
@@ -24,6 +21,7 @@ class AgentSearchSteps(QuerySteps):
     """A query that agents search the graph for; it matches no units by retrieval."""
 
     needs_model = True
+    drafts = False
 
     def find(self) -> tuple[Context, Reply | None]:
         """Let the agents search (eq. 5 to 10), and answer from the paths (eq. 11).
@@ -34,7 +32,7 @@ class AgentSearchSteps(QuerySteps):
         assert self.chain
         query = Query(self.question.text, (self.picture,) if self.picture else ())
         with measure(self.times, "search"):
-            found = search_settings.answer(
+            answer = search_settings.answer(
                 graph_of(self.base),
                 query,
                 _SETTING,
@@ -42,17 +40,17 @@ class AgentSearchSteps(QuerySteps):
                 prompts=load_prompts("ku_rag.papers.mhmmkg", self.question.prompts),
                 needs_reply=True,
             )
-        topic = found.found.topic if found.found else None
+        topic = answer.found.topic if answer.found else None
         units = [Match(topic.unit, topic.name, 1.0, None, None)] if topic and topic.unit else []
-        paths = [path.as_evidence(f"E{n}") for n, path in enumerate(found.paths, 1)]
-        context = Context(Matched(units), (), Paths(paths), reading=found.reading)
-        return replace(context, models={"search": f"agents, {_SETTING}"}), None
+        paths = [path.as_evidence(f"E{n}") for n, path in enumerate(answer.paths, 1)]
+        context = Context(Matched(units), (), Paths(paths), reading=answer.reading)
+        caption = Reply(answer.perception) if answer.perception else None
+        return replace(context, models={"search": f"agents, {_SETTING}"}), caption
 
-    def correct(
-        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
-    ) -> Generator[QueryEvent, None, Answered]:
+    def answer(
+        self, chain: Chain, context: Context, material: Material, draft: Reply | None
+    ) -> Answered:
         """Return the answer of the search; nothing corrects it."""
-        yield from ()
         assert context.reading
         if self.picture and not chain.sees_pictures:
             chain.notes.append(NOT_SENT)

@@ -63,8 +63,8 @@ def read_official_prompts(clone: Path) -> Mapping[str, str]:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise BadInput(f"{source} cannot be read as Python ({error}): clone it again") from error
     functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-    if missing := _FUNCTIONS.keys() - functions.keys():
-        raise BadInput(f"{source} has no template {min(missing)}: take the published version")
+    if absent := _FUNCTIONS.keys() - functions.keys():
+        raise BadInput(f"{source} has no template {min(absent)}: take the published version")
     constants = {
         ast.unparse(node.targets[0]): _text(node.value, {}, {})
         for node in nodes
