@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -136,7 +136,7 @@ def judge_option(command: Command) -> Command:
 
 
 def evidence_options(command: Command) -> Command:
-    """The options that leave out a step of the construction of an evidence graph."""
+    """The options that set how an evidence graph is built; see `evidence_settings`."""
     steps = {
         "table-mining": "Read no tables.",
         "visual-evidence": "Ask no pictures.",
@@ -146,13 +146,34 @@ def evidence_options(command: Command) -> Command:
         command = click.option(
             f"--no-{step}", step.replace("-", "_"), flag_value=False, default=True, help=help
         )(command)
-    return command
+    help = (
+        "Most k [5] nodes of a selection, passages [10], tables [3], or rounds t_max [3] of an "
+        "evidence graph; image_distance [.25] or table_distance [.7] of titles; may be repeated."
+    )
+    return click.option("--evidence-limit", multiple=True, metavar="NAME=N", help=help)(command)
+
+
+def _read_limits(options: dict[str, Any], key: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Remove the values of an option of limits, and return numbers by the field that they set."""
+    limits = {}
+    for limit in options.pop(key):
+        name, _, number = limit.partition("=")
+        try:
+            value = float(number)
+            limits[fields[name]] = int(value) if value.is_integer() else value
+        except (KeyError, ValueError):
+            raise click.UsageError(
+                f"--{key.replace('_', '-')} is {limit!r}: expected {'=N, '.join(fields)}=N"
+            ) from None
+    return limits
 
 
 def evidence_settings(options: dict[str, Any]) -> EvidenceSettings:
     """Remove the values of `evidence_options`, and return the settings."""
     steps = ("image_matching", "visual_evidence", "table_mining")
-    return EvidenceSettings(**{step: options.pop(step) for step in steps})
+    names = ("k", "passages", "tables", "image_distance", "table_distance", "t_max")
+    limits = _read_limits(options, "evidence_limit", {name: name for name in names})
+    return EvidenceSettings(**{step: options.pop(step) for step in steps}, **limits)
 
 
 def model_settings() -> Settings:
@@ -252,7 +273,6 @@ def plan_setting_options(command: Command) -> Command:
     for option in (
         click.option(
             "--plan-limit",
-            "plan_limits",
             multiple=True,
             metavar="NAME=N",
             help="Most rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
@@ -287,15 +307,7 @@ def plan_options(command: Command) -> Command:
 
 def plan_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of `plan_setting_options`, and return fields of `PlanSettings`."""
-    limits: dict[str, Any] = {}
-    for limit in options.pop("plan_limits"):
-        name, _, number = limit.partition("=")
-        if name not in _PLAN_LIMITS or not number.isdecimal():
-            raise click.UsageError(
-                f"--plan-limit is {limit!r}: expected {'=N, '.join(_PLAN_LIMITS)}=N, with a whole "
-                "number"
-            )
-        limits[_PLAN_LIMITS[name]] = int(number)
+    limits = _read_limits(options, "plan_limit", _PLAN_LIMITS)
     if actions := options.pop("actions"):
         limits["actions"] = tuple(name.strip() for name in actions.split(","))
     if options.pop("last_round"):

@@ -52,7 +52,7 @@ def test_a_reranker_is_left_out(made, tmp_path):
     assert made("eval", "q.jsonl", "--no-rerank", "--json").json["failed"] == 0
 
 
-def test_a_step_of_evidence_graphs_is_left_out(ku, tmp_path):
+def test_evidence_graphs_with_other_steps_and_limits(ku, tmp_path):
     for name, seats in {"Oak Park": "12,000", "Mill Lane": "9,500"}.items():
         text = f"{name} is a stadium in Ambleford. It has {seats} seats."
         (tmp_path / "league" / name).mkdir(parents=True)
@@ -71,6 +71,9 @@ def test_a_step_of_evidence_graphs_is_left_out(ku, tmp_path):
     without = ku(*asked, "--no-table-mining").json
     assert without["figures"]["em"]["value"] == 0.0
     assert without["settings"]["construction"]["table_mining"] is False
+    limits = ("--evidence-limit", "t_max=1", "--evidence-limit", "image_distance=.5")
+    built = ku(*asked, *limits).json["settings"]["construction"]
+    assert (built["t_max"], built["image_distance"], built["k"]) == (1, 0.5, 5)
 
 
 def test_the_demo_runs_every_method_without_a_model(ku, tmp_path, monkeypatch, rounds):

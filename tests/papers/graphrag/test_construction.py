@@ -409,6 +409,27 @@ def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
         asked = ("query", "-", DIXON, "--kb", songs, "--method", "evidence", *model)
         whole = ku(*asked).json["evidence_graph"]
         part = ku(*asked, "--no-table-mining").json["evidence_graph"]
-    assert [whole["enough"], part["enough"]] == [True, False]
-    done = ku("query", "-", DIXON, "--kb", songs, "--no-table-mining")
-    assert (done.code, 'need method="evidence"' in done.err) == (1, True)
+        few = ku(*asked, "--evidence-limit", "tables=0").json["evidence_graph"]
+    assert [whole["enough"], part["enough"], few["enough"]] == [True, False, False]
+    tables = [sum(n["type"] == "table" for n in g["nodes"]) for g in (whole, few)]
+    assert tables == [1, 0]
+    for option in (("--no-table-mining",), ("--evidence-limit", "k=2")):
+        done = ku("query", "-", DIXON, "--kb", songs, *option)
+        assert (done.code, 'need method="evidence"' in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "message"),
+    [
+        ("colour=1", 2, "'colour=1': expected k=N, passages=N, tables=N, image_distance=N"),
+        ("k=many", 2, "'k=many': expected k=N"),
+        ("k=nan", 1, "k"),
+        ("k=2.5", 1, "k"),
+        ("t_max=11", 1, "t_max"),
+        ("table_distance=1.5", 1, "a number from 0 to 1"),
+    ],
+)
+def test_limits_of_the_construction_are_checked(songs, ku, limit, code, message):
+    options = ("--method", "evidence", "--evidence-limit", limit)
+    run = ku("query", "-", DIXON, "--kb", songs, *options)
+    assert (run.code, message in run.err) == (code, True)
