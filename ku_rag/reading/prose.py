@@ -412,6 +412,20 @@ def _confirm(question: Question, sentence: _Sentence) -> _Stated | None:
     return "no" if match["no"] else "yes", (sentence,), 0.8
 
 
+def _passages(candidates: Sequence[_Sentence], evidence: Sequence[Evidence]) -> Iterator[_Sentence]:
+    """Yield sentences; those of documents with the one before and the one after."""
+    for number, sentence in enumerate(candidates):
+        piece = evidence[sentence.piece]
+        if not piece.section:
+            yield sentence
+            continue
+        beside = candidates[max(0, number - 1) : number + 2]
+        near = [other for other in beside if other.piece == sentence.piece]
+        start, end = near[0].start, near[-1].end
+        text = " ".join(piece.text[start:end].split())
+        yield replace(sentence, start=start, end=end, text=text)
+
+
 # ---- the closest sentence -----------------------------------------------------------------------
 
 
@@ -419,6 +433,8 @@ def _closest(
     question: Question, candidates: Sequence[_Sentence], evidence: Sequence[Evidence], least: float
 ) -> ClosestSentence | None:
     """The sentence that shares most with the question, or has a value that it may ask for.
+
+    In a document, it is taken together with the sentences beside it.
 
     Args:
         question: The question.
@@ -428,7 +444,7 @@ def _closest(
     """
     rarity = _Rarity(question, candidates)
     best, most = None, 0.0
-    for sentence in candidates:
+    for sentence in _passages(candidates, evidence):
         share = rarity.share(sentence.stems | sentence.about)
         if share:
             share += _FRESH * bool(question.type and _fresh(question, sentence))

@@ -54,7 +54,10 @@ _DEFAULT_STEMS = frozenset(map(stem, ("default", "defaults")))
 _VALUE_STEMS = frozenset(map(stem, ("value", "setting", "maximum", "limit", "size", "number")))
 _IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
 """A name of a program's text: what answers has it as it is written."""
+_ARTICLES = (["a"], ["an"], ["the"], ["one"], ["any"], ["normally"], ["usually"])
 _ASKS_WAY = (("do",), ("to",), ("can",), ("does",), ("did",), ("is",), ("are",), ("come",))
+_POINTING = frozenset(words("it this that these those they he she its their such here"))
+"""Words at the beginning of a sentence whose subject stands before it."""
 _LIKELY = 0.6
 """Share of a question that a sentence has which is stated."""
 _FEWEST = 2
@@ -92,11 +95,15 @@ class _Piece:
         return every_stem(self.evidence.section)
 
     @cached_property
-    def context(self) -> frozenset[str]:
-        """Stems of the headings, and of the names of its document and file."""
+    def names(self) -> frozenset[str]:
+        """Stems of the names of its document and file."""
         file = PurePath(self.evidence.source.partition("#")[0]).stem
-        names = every_stem(" ".join((*self.evidence.owner_names, file)))
-        return self.path | names | self.topics
+        return every_stem(" ".join((*self.evidence.owner_names, file)))
+
+    @cached_property
+    def context(self) -> frozenset[str]:
+        """Stems of the headings, of the names of its document, and of its topics."""
+        return self.path | self.names | self.topics
 
     def reading(self, answer: str, start: int, end: int) -> Reading:
         """Return an answer that is stated from a place of the text to another."""
@@ -143,9 +150,9 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     pieces = [_Piece(piece, names & _others(piece, evidence)) for piece in texts]
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
-    forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed]
+    forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed, _covering]
     if analysis.words[:1] == ("how",) and analysis.words[1:2] in _ASKS_WAY:
-        forms = [_commands, _entries_for]
+        forms = [_commands, _entries_for, _covering]
     identifiers = [name.casefold() for name in _IDENTIFIER.findall(question)]
     for form in forms:
         candidates = (
@@ -322,7 +329,8 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
         for start, end in sentences(piece.text):
             sentence = " ".join(piece.text[start:end].split())
             before, *after = _IS.split(sentence.lstrip("#>*- "), maxsplit=1)
-            is_defined = content and after and label_stems(before) == content
+            is_noun = after and words(after[0])[:1] in _ARTICLES
+            is_defined = content and is_noun and label_stems(before) == content
             if is_defined and not is_negated(words(sentence)):
                 reading = piece.reading(sentence, start, end)
                 yield _Candidate((0,), piece, reading, sentence, is_text=True)
@@ -348,6 +356,20 @@ def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]
                 answer = " ".join(sentence.split())
                 reading = piece.reading(answer, start, end)
                 yield _Candidate((-round(100 * share),), piece, reading, sentence, is_text=True)
+
+
+def _covering(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+    """Yield sentences that have all content words, but for names of the document."""
+    content = frozenset(question.content)
+    for piece in pieces:
+        for start, end in sentences(piece.text):
+            sentence = piece.text[start:end]
+            stated = every_stem(sentence)
+            is_about = len(content & stated) > _FEWEST and words(sentence)[0] not in _POINTING
+            if is_about and content <= stated | piece.names:
+                answer = " ".join(sentence.split())
+                reading = piece.reading(answer, start, end)
+                yield _Candidate((len(stated),), piece, reading, sentence, is_text=True)
 
 
 def _likely_terms(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
