@@ -461,6 +461,12 @@ class Evidence(Serializable):
     page: int | None = None
     box: tuple[float, float, float, float] | None = None
 
+    @property
+    def place(self) -> str:
+        """Page and headings in words: "page 3, Options > json"; "" for none."""
+        page = f"page {self.page}" if self.page else ""
+        return ", ".join(filter(None, (page, self.section)))
+
     def to_dict(self) -> dict[str, Any]:
         """The fields; those from "table" on only if they have a value."""
         values = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}

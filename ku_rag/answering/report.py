@@ -18,6 +18,7 @@ from string import Template
 from PIL import Image
 
 from ku_rag.pictures import load_picture, to_rgb
+from ku_rag.text.statements import locate
 from ku_rag.types import NO_ANSWER, Answer, Box, Evidence, Match, PathEvidence, Reading
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
@@ -208,8 +209,8 @@ def mark_piece(piece: Evidence | PathEvidence, reading: Reading) -> str:
     cited = zip(reading.citations, reading.spans, strict=False)
     spans = [span for label, span in cited if label == piece.label]
     if reading.closest and reading.closest.evidence == piece.label:
-        start = piece.text.find(reading.closest.text)
-        spans += [(start, start + len(reading.closest.text))] if start >= 0 else []
+        closest = locate(reading.closest.text, piece.text)
+        spans += [closest] if closest else []
     return _mark(piece.text, spans)
 
 
@@ -217,7 +218,8 @@ def _piece(piece: Evidence | PathEvidence, reading: Reading, anchor: str) -> str
     about = "graph path"
     if isinstance(piece, Evidence):
         file = piece.source.rpartition("/")[2]
-        about = ", ".join(dict.fromkeys((piece.origin, file, f"score {piece.score:.3f}")))
+        parts = (piece.origin, file, piece.place, f"score {piece.score:.3f}")
+        about = ", ".join(dict.fromkeys(filter(None, parts)))
     label = _text(piece.label)
     return (
         f'<article class="evidence" id="{anchor}-{label}"><header><span class="tag">{label}</span>'

@@ -164,7 +164,7 @@ def print_answer(answer: Answer) -> None:
     quoted |= {p.label: ["; ".join(p.text.splitlines())] for p in answer.chunks if p.table}
     lines += [
         f"  {piece.label}: {one_line(' … '.join(filter(None, quoted[piece.label])) or piece.text)}"
-        f"  [{piece.source}]"
+        f"  [{', '.join(filter(None, (piece.source, piece.place)))}]"
         for piece in answer.chunks
         if piece.label in cited
     ]
