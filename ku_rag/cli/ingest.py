@@ -85,7 +85,9 @@ units_option = click.option(
 def ingest(
     paths: tuple[Path, ...], units: str | None, max_memory: int | None, extractor: str | None
 ) -> None:
-    """Ingest folders, and JSONL, Parquet, tar, CSV, TSV, Markdown, text, HTML, DOCX or PDF files.
+    """Ingest folders, records (JSONL, Parquet, tar, CSV), texts (Markdown, HTML, RST) and documents.
+
+    Documents are PDF, DOCX, PPTX and EPUB files.
 
     A sub-folder with pictures is a unit: its name, its pictures, texts and documents. The
     knowledge base is made if it does not exist. Ingesting the same thing twice changes nothing.

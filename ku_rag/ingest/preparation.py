@@ -291,7 +291,9 @@ def _picture_bytes(path: Path) -> bytes:
         with archive.open("rb") as file:
             file.seek(path.offset)
             return file.read(path.size)
-    document = next((above for above in path.parents[2:3] if above.is_file()), None)
+    document = None
+    if not path.is_file():
+        document = next((above for above in path.parents if above.is_file()), None)
     if document is None:
         return regular_file(path, "a picture file").read_bytes()
     try:

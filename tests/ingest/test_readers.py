@@ -14,18 +14,15 @@ from ku_rag.ingest.readers.registry import GRAPH_READERS, READERS, load_reader
 from tests.conftest import picture
 
 ROOT = Path(__file__).parents[2]
-RST = """Lamps
-=====
+TEXT = """= Lamps
 
-.. image:: lamp.png
+image::lamp.png[]
 
 The Aurora lamp was presented in 1964.
 
-Cups
-====
+= Cups
 
-Details
--------
+== Details
 
 Cups are won.
 """
@@ -51,7 +48,7 @@ def test_the_recipe_of_a_reader_takes_one_module_and_one_line(tmp_path):
     recipe = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     recipe = recipe[recipe.index("**Add a reader") : recipe.index("**Add a command")]
     module, line = re.findall(r"```python\n(.*?)```", recipe, re.DOTALL)
-    (name,) = re.findall(r"(ku_rag/ingest/readers/restructured\.py)", recipe)
+    (name,) = re.findall(r"(ku_rag/ingest/readers/asciidoc\.py)", recipe)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(ku_rag.__file__).parent, tmp_path / "ku_rag", ignore=ignored)
     (tmp_path / name).write_text(module)
@@ -62,8 +59,8 @@ def test_the_recipe_of_a_reader_takes_one_module_and_one_line(tmp_path):
     guides = tmp_path / "guides"
     guides.mkdir()
     picture(guides / "lamp.png", 1)
-    (guides / "house.rst").write_text(RST)
-    (guides / "empty.rst").write_text("")
+    (guides / "house.adoc").write_text(TEXT)
+    (guides / "empty.adoc").write_text("")
     done = subprocess.run(
         [sys.executable, "-c", INGEST],
         cwd=tmp_path,
@@ -73,7 +70,7 @@ def test_the_recipe_of_a_reader_takes_one_module_and_one_line(tmp_path):
         check=True,
     )
     assert done.stdout.splitlines() == [
-        "1 .. image:: lamp.png The Aurora lamp was presented in 1964.",
-        "0 Details ------- Cups are won.",
+        "1 image::lamp.png[] The Aurora lamp was presented in 1964.",
+        "0 == Details Cups are won.",
         "the file is empty or blank: write its text, or remove it",
     ]

@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder):
     bad = {
         "paper.odt": (
             b"PK",
-            "no reader for .odt: expected pictures, .txt, .md, .html, .docx, .pdf",
+            "no reader for .odt: expected pictures, .txt, .md, .html, .docx, .pptx",
         ),
         "LICENSE": (b"MIT", "no reader for files without a suffix"),
         "data.json": (b"[]", "write one object a line and call it .jsonl"),

@@ -1,22 +1,35 @@
-"""DOCX files, converted to HTML. No macro is executed."""
+"""DOCX, PPTX, EPUB and RST files, converted to HTML. No macro is executed, no file included."""
 
 from __future__ import annotations
 
+import base64
+import posixpath
+import re
 import zipfile
 import zlib
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+from defusedxml.ElementTree import fromstring
 
 from ku_rag.errors import BadInput
-from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES
+from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, clean_name, read_text
 from ku_rag.ingest.readers.hypertext import read_html
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.plugins import extra
 
-_MOST_UNPACKED = {".xml": 32 << 20, ".rels": 32 << 20, "": 1 << 30}
-"""Bytes of the members of a DOCX file by suffix. Parsed XML takes about 50 times the memory."""
+_MOST_UNPACKED = {".xml": 32 << 20, ".rels": 32 << 20, "html": 32 << 20, "": 1 << 30}
+"""Bytes of the members of a package by suffix. Parsed XML takes about 50 times the memory."""
 _MOST_MEMBERS = 65_535
-"""Of a DOCX file; each takes memory where its pictures are read."""
+"""Of a package; each takes memory where its pictures are read."""
+_CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
+_PACKAGE = "{http://www.idpf.org/2007/opf}"
+_DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
+_SOURCE = re.compile(
+    r"""(<img\b[^>]*?\bsrc=["']|<image\b[^>]*?\bhref=["'])(?![a-z]+:)([^"']+)""", re.IGNORECASE
+)
 _NOT_STORED = "word/media/missing"
 """Path of each picture that a DOCX file names but does not contain; it is reported as missing."""
 
@@ -30,16 +43,7 @@ def read_docx(path: Path) -> Outline:
     """
     mammoth = extra("documents", "mammoth")
     with zipfile.ZipFile(path) as members:
-        if len(members.infolist()) > _MOST_MEMBERS:
-            raise BadInput(f"it has more than {_MOST_MEMBERS:,} members: save it again")
-        sizes = {info.filename: info.file_size for info in members.infolist()}
-        for suffix, most in _MOST_UNPACKED.items():
-            size = sum(size for name, size in sizes.items() if name.endswith(suffix))
-            if size > most:
-                raise BadInput(
-                    f"its {suffix} members unpack to {size:,} bytes: expected at "
-                    f"most {most:,}; split it"
-                )
+        _check_members(members)
         media = [info for info in members.infolist() if info.filename.startswith("word/media/")]
         names = {(info.CRC, info.file_size): info.filename for info in media}
 
@@ -56,3 +60,114 @@ def read_docx(path: Path) -> Outline:
     outline = read_html(path, str(result.value))
     outline.is_archive = True
     return outline
+
+
+def read_pptx(path: Path) -> Outline:
+    """Return the outline of a PPTX file: each slide is a section, its notes follow its text.
+
+    Raises:
+        BadInput: It has too many members, or too large ones.
+        MissingExtra: python-pptx is not installed.
+    """
+    pptx = extra("documents", "pptx")
+    with zipfile.ZipFile(path) as members:
+        _check_members(members)
+    embedded: dict[str, str] = {}
+    parts = []
+    presentation = pptx.Presentation(str(path))
+    for number, slide in enumerate(presentation.slides, 1):
+        title = slide.shapes.title
+        name = title.text_frame.text.strip() if title is not None else ""
+        parts.append(f"<h2>{escape(name or f'Slide {number}')}</h2>")
+        for shape in slide.shapes:
+            if shape.has_text_frame and shape.shape_id != getattr(title, "shape_id", None):
+                texts = (paragraph.text for paragraph in shape.text_frame.paragraphs)
+                parts += [f"<p>{escape(text)}</p>" for text in texts if text.strip()]
+            elif getattr(shape, "has_table", False):
+                rows = (
+                    "".join(f"<td>{escape(c.text)}</td>" for c in r.cells) for r in shape.table.rows
+                )
+                parts.append(f"<table><tr>{'<tr>'.join(rows)}</table>")
+            elif isinstance(shape, extra("documents", "pptx.shapes.picture").Picture):
+                file = f"slide-{number}-{shape.shape_id}.{shape.image.ext}"
+                embedded[file] = base64.b64encode(shape.image.blob).decode()
+                parts.append(f'<img src="{file}">')
+        if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame):
+            parts.append(f"<p>{escape(notes.text)}</p>")
+    outline = read_html(path, "".join(parts))
+    outline.title, outline.embedded = clean_name(presentation.core_properties.title), embedded
+    outline.is_document = True
+    return outline
+
+
+def read_epub(path: Path) -> Outline:
+    """Return the outline of an EPUB file: the documents of its spine, in order.
+
+    Raises:
+        BadInput: It has too many members, or too large ones.
+    """
+    with zipfile.ZipFile(path) as members:
+        _check_members(members)
+        container = fromstring(members.read("META-INF/container.xml"))
+        (package, *_) = (e.get("full-path") for e in container.iter(f"{_CONTAINER}rootfile"))
+        root = fromstring(members.read(package))
+        titles = [element.text or "" for element in root.iter(f"{_DUBLIN_CORE}title")]
+        files = {item.get("id"): item.get("href", "") for item in root.iter(f"{_PACKAGE}item")}
+        parts = []
+        for reference in root.iter(f"{_PACKAGE}itemref"):
+            address = unquote(files[reference.get("idref")])
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(package), address))
+            html = members.read(file).decode("utf-8", "replace")
+            parts.append(_with_member_paths(html, posixpath.dirname(file)))
+    outline = read_html(path, "\n".join(parts))
+    outline.title = clean_name(next(iter(titles), ""))
+    outline.is_document = outline.is_archive = True
+    return outline
+
+
+def _with_member_paths(html: str, folder: str) -> str:
+    """Return a document of a package with paths of pictures from its root."""
+
+    def from_root(source: re.Match[str]) -> str:
+        return source[1] + posixpath.normpath(posixpath.join(folder, unquote(source[2])))
+
+    return _SOURCE.sub(from_root, html)
+
+
+def read_rst(path: Path) -> Outline:
+    """Return the outline of an RST file; nothing that it includes is read.
+
+    Raises:
+        MissingExtra: docutils is not installed.
+    """
+    core = extra("documents", "docutils.core")
+    settings = {
+        "file_insertion_enabled": False,
+        "raw_enabled": False,
+        "report_level": 5,
+        "halt_level": 5,
+        "doctitle_xform": False,
+        "syntax_highlight": "none",
+        "input_encoding": "unicode",
+        "_disable_config": True,
+    }
+    parts = core.publish_parts(read_text(path), writer="html5", settings_overrides=settings)
+    return read_html(path, parts["body"])
+
+
+def _check_members(members: zipfile.ZipFile) -> None:
+    """Check the number and the sizes of the members of a package.
+
+    Raises:
+        BadInput: They are too many, or too large.
+    """
+    if len(members.infolist()) > _MOST_MEMBERS:
+        raise BadInput(f"it has more than {_MOST_MEMBERS:,} members: save it again")
+    sizes = {info.filename: info.file_size for info in members.infolist()}
+    for suffix, most in _MOST_UNPACKED.items():
+        size = sum(size for name, size in sizes.items() if name.endswith(suffix))
+        if size > most:
+            raise BadInput(
+                f"its {suffix} members unpack to {size:,} bytes: expected at "
+                f"most {most:,}; split it"
+            )

@@ -159,6 +159,8 @@ class _Parser(HTMLParser):
             self._write(" ")
         elif tag == "pre":
             self._preformatted += 1
+            if self._preformatted == 1 and not self._depth:
+                self._write("```\n")
         elif tag == "nav":
             self._navigation.append(self._length)
         elif tag == "dd":
@@ -189,8 +191,10 @@ class _Parser(HTMLParser):
         """End an element; the end of one that was not begun does nothing."""
         if self._left_out:
             self._left_out = "" if tag == self._left_out else self._left_out
-        elif tag == "pre":
-            self._preformatted = max(0, self._preformatted - 1)
+        elif tag == "pre" and self._preformatted:
+            self._preformatted -= 1
+            if not (self._preformatted or self._depth):
+                self._write("\n```")
         elif tag == "nav" and self._navigation:
             start = self._navigation.pop()
             if not self._navigation:

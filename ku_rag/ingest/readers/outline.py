@@ -67,6 +67,7 @@ class Outline:
             see `TextPlace`.
         quarantined: What is left out; `source` adds pictures that cannot be used.
         hidden: Start and end of parts of the text that no source has: contents, navigation.
+        is_document: Whether the format is one for documents with a title, such as slides.
         is_archive: Whether pictures are members of the file.
         embedded: Address → file of pictures that are part of the document, in base 64.
     """
@@ -81,6 +82,7 @@ class Outline:
     lines: list[Line] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     hidden: list[tuple[int, int]] = field(default_factory=list)
+    is_document: bool = False
     is_archive: bool = False
     embedded: dict[str, str] = field(default_factory=dict)
 
@@ -131,6 +133,7 @@ class Outline:
         """Return the unit of the document; a name of its file of several words is an alias."""
         file = file_name(self.path.stem)
         name = self.headings[0].name if self._has_title() else self.title or file
+        name = (self.is_document and self.title) or name
         aliases = (file,) if len(words(file)) > 1 and words(file) != words(name) else ()
         # The title of a document with sections, such as "Overview", is not looked up in texts.
         unit = Unit(
@@ -159,6 +162,8 @@ class Outline:
         of most of its headings are written with capitals everywhere, like names. Most headings must
         not be numbered.
         """
+        if self.is_document:
+            return False
         headings = [heading for heading in self.headings if heading.level <= level]
         ends = [*(heading.start for heading in headings[1:]), len(self.text)]
         counts = Counter(_WORD.findall(self.text))

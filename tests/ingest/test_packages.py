@@ -1,0 +1,153 @@
+"""PPTX, EPUB and RST files."""
+
+import zipfile
+from io import BytesIO
+
+import pytest
+from PIL import Image
+from pptx import Presentation
+from pptx.util import Inches
+
+from ku_rag import KnowledgeBase
+from ku_rag.ingest.readers.folder import read
+from ku_rag.types import Quarantined
+
+
+def picture_file(colour=(200, 30, 30)):
+    content = BytesIO()
+    Image.new("RGB", (60, 40), colour).save(content, "PNG")
+    return content.getvalue()
+
+
+def slides(path):
+    presentation = Presentation()
+    presentation.core_properties.title = "Pump course"
+    first = presentation.slides.add_slide(presentation.slide_layouts[1])
+    first.shapes.title.text = "Safety"
+    first.placeholders[1].text = "Wear gloves & goggles."
+    first.notes_slide.notes_text_frame.text = "Show the gloves."
+    second = presentation.slides.add_slide(presentation.slide_layouts[6])
+    box = (Inches(1), Inches(1), Inches(4), Inches(1))
+    table = second.shapes.add_table(2, 2, *box).table
+    for row, texts in enumerate((("Part", "Weight"), ("Rotor", "3.5 kg"))):
+        for column, text in enumerate(texts):
+            table.cell(row, column).text = text
+    second.shapes.add_picture(BytesIO(picture_file()), *box[:2])
+    presentation.save(str(path))
+
+
+CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="OPS/book.opf"/></rootfiles></container>'
+)
+PACKAGE = (
+    '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
+    '<dc:title>Harbour walks</dc:title></metadata><manifest><item id="a" href="text/one.xhtml"/>'
+    '<item id="b" href="text/two%20b.xhtml"/></manifest><spine><itemref idref="b"/>'
+    '<itemref idref="a"/></spine></package>'
+)
+
+
+def book(path, package=PACKAGE):
+    with zipfile.ZipFile(path, "w") as members:
+        members.writestr("META-INF/container.xml", CONTAINER)
+        members.writestr("OPS/book.opf", package)
+        members.writestr("OPS/text/one.xhtml", "<html><body><h1>The pier</h1><p>It is long.</p>")
+        html = '<html><body><h1>The mole</h1><p>It is short.</p><img src="../pictures/mole.png"/>'
+        members.writestr("OPS/text/two b.xhtml", html)
+        members.writestr("OPS/pictures/mole.png", picture_file())
+
+
+RST = """
+======
+Pumps
+======
+
+.. include:: /etc/passwd
+.. raw:: html
+
+   <b>raw</b>
+
+Installing
+==========
+
+.. code:: sh
+
+   pip install pumps
+
+Options
+=======
+
+--speed   Turn faster.
+
+lid
+  Closes the pump.
+"""
+
+
+def test_slides_are_sections_with_notes_tables_and_pictures(kb, tmp_path):
+    slides(tmp_path / "course.pptx")
+    kb.ingest(tmp_path / "course.pptx")
+    unit = kb.show("course")
+    assert (unit.name, len(unit.images)) == ("Pump course", 1)
+    (safety,) = kb.search(text="gloves goggles", k=1).chunks
+    assert (safety.section, "Wear gloves & goggles." in safety.text) == ("Safety", True)
+    assert "Show the gloves." in safety.text
+    (row,) = kb.search(text="weight rotor", k=1).chunks
+    assert (row.table.name, row.table.cells[1][1].text) == ("Slide 2", "3.5 kg")
+    with Image.open(unit.images[0]) as picture:
+        assert picture.size == (60, 40)
+
+
+def test_the_documents_of_a_book_are_read_in_the_order_of_its_spine(kb, tmp_path):
+    book(tmp_path / "walks.epub")
+    kb.ingest(tmp_path / "walks.epub")
+    unit = kb.show("walks")
+    text = "\n".join(unit.texts)
+    assert (unit.name, len(unit.images)) == ("Harbour walks", 1)
+    assert text.index("It is short.") < text.index("The pier") < text.index("It is long.")
+
+
+def test_rst_has_headings_code_and_terms_and_includes_nothing(kb, tmp_path):
+    (tmp_path / "pumps.rst").write_text(RST)
+    kb.ingest(tmp_path / "pumps.rst")
+    text = "\n".join(kb.show("pumps").texts)
+    assert "root:" not in text
+    assert "raw" not in text
+    assert kb.query(None, "How do I install pumps?").answer == "pip install pumps"
+    assert kb.query(None, "What does lid do in pumps?").answer == "Closes the pump."
+    assert kb.query(None, "What does --speed do?").answer == "Turn faster."
+
+
+@pytest.mark.parametrize("name", ["a.pptx", "a.epub"])
+def test_damaged_packages_are_left_out(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK\5\6" + bytes(18))
+    (left_out,) = read(tmp_path / name)
+    assert isinstance(left_out, Quarantined)
+    assert "damaged or encrypted" in left_out.reason
+
+
+def test_a_book_whose_spine_leads_out_of_it_is_left_out(tmp_path):
+    book(tmp_path / "a.epub", PACKAGE.replace("text/one.xhtml", "../../../etc/passwd"))
+    (left_out,) = read(tmp_path / "a.epub")
+    assert isinstance(left_out, Quarantined)
+
+
+def test_entities_of_a_book_are_not_expanded(tmp_path):
+    entity = '<!DOCTYPE p [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+    book(tmp_path / "a.epub", entity + PACKAGE.replace("Harbour walks", "&x;"))
+    (left_out,) = read(tmp_path / "a.epub")
+    assert isinstance(left_out, Quarantined)
+
+
+def test_the_packages_are_read_within_a_folder(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    slides(folder / "course.pptx")
+    book(folder / "walks.epub")
+    (folder / "pumps.rst").write_text(RST)
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        report = kb.ingest(folder)
+        assert not report.quarantined
+        assert [unit.id for unit in kb.list()] == ["course", "pumps", "walks"]
+        assert kb.ingest(folder).units_unchanged == 3
