@@ -85,9 +85,9 @@ units_option = click.option(
 def ingest(
     paths: tuple[Path, ...], units: str | None, max_memory: int | None, extractor: str | None
 ) -> None:
-    """Ingest folders, records (JSONL, Parquet, tar, CSV), texts (Markdown, HTML, RST) and documents.
+    """Ingest folders and files: records, tables, texts and documents.
 
-    Documents are PDF, DOCX, PPTX and EPUB files.
+    These are JSONL, Parquet, tar, CSV, TSV, Markdown, RST, text, HTML, DOCX, PPTX, EPUB and PDF.
 
     A sub-folder with pictures is a unit: its name, its pictures, texts and documents. The
     knowledge base is made if it does not exist. Ingesting the same thing twice changes nothing.

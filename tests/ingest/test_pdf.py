@@ -129,3 +129,18 @@ def test_words_are_joined_over_hyphens(tmp_path):
         kb.ingest(tmp_path / "a.pdf")
         (text,) = kb.show("a").texts
         assert "mechanism for grinding, and its\nnoise" in text
+
+
+@pytest.mark.parametrize(("degrees", "corner"), [(0, "lt"), (90, "rt"), (180, "rb"), (270, "lb")])
+def test_boxes_are_those_of_the_page_as_it_is_shown(tmp_path, degrees, corner):
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=(WIDTH, HEIGHT))
+    canvas.setPageRotation(degrees)
+    write(canvas, 20, 20, "Mark")
+    write(canvas, 250, 400, "The middle of the page.")
+    canvas.save()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "a.pdf")
+        (piece,) = kb.search(text="mark", k=1).chunks
+    left, top, right, bottom = piece.box
+    assert (left < 0.1, right > 0.9) == ("l" in corner, "r" in corner)
+    assert (top < 0.1, bottom > 0.9) == ("t" in corner, "b" in corner)

@@ -26,6 +26,8 @@ _FEW_PAGES = 3
 """Pages of a document whose first heading may be one of several."""
 _BULLETS = ("•", "–", "-", "*", "◦", "▪")
 _LONGEST_HEADING = 100
+_RARE = 0.1
+"""Share of the letters that those of one size of headings have at most."""
 _LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
 """A line of a table of contents."""
 _PAGE_NUMBER = re.compile(r"\s(?:\d{1,4}|[ivxlc]{1,6})$")
@@ -133,14 +135,18 @@ def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str
     for line in lines:
         letters[line.size] += len(line.text) if line.size else 0
     usual = max(letters, key=letters.__getitem__, default=0.0)
-    sizes = sorted((size for size in letters if size > _LARGER * usual), reverse=True)
+    rare = _RARE * sum(letters.values())
+    larger = (size for size in letters if size > _LARGER * usual and letters[size] < rare)
+    sizes = sorted(larger, reverse=True)
     levels = {size: min(level, 6) for level, size in enumerate(sizes, 1)}
-    for line in lines:
+    aboves: list[TextLine | None] = [None, *lines]
+    for above, line in zip(aboves, lines, strict=False):
         if len(line.text) > _LONGEST_HEADING or not any(map(str.isalpha, line.text)):
             continue
+        begins = above is None or _between(above, line) == "\n\n"
         if line.size in levels:
             line.level = levels[line.size]
-        elif line.is_bold and line.size >= usual and _may_be_heading(line.text):
+        elif line.is_bold and begins and line.size >= usual and _may_be_heading(line.text):
             line.level = min(len(sizes) + 1, 6)
 
 
@@ -213,9 +219,20 @@ def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
         else:
             write(line.text.removesuffix(HYPHEN))
         if line.level:
-            outline.add_heading(line.level, clean_name(line.text), start, length)
+            _add_heading(outline, line, start, length)
         above = line
     outline.text = "".join(parts)
+
+
+def _add_heading(outline: Outline, line: TextLine, start: int, end: int) -> None:
+    """Add a heading; a line below one of its level goes on with it."""
+    name = line.text.replace(HYPHEN, "")
+    if outline.headings:
+        begin, above_end, level, above = outline.headings[-1]
+        if level == line.level and 0 <= start - above_end <= 1:
+            outline.headings.pop()
+            start, name = begin, above + " " * (start - above_end) + name
+    outline.add_heading(line.level, clean_name(name), start, end)
 
 
 def _between(above: TextLine, line: TextLine) -> str:

@@ -73,23 +73,27 @@ def page_lines(page: Any, number: int) -> Iterator[TextLine]:  # noqa: ANN401 - 
         start = match.start()
         for part in re.split(f"(?<={HYPHEN})", match[0]):
             end = start + len(part)
-            shown = next((n for n in range(start, end) if not text[n].isspace()), None)
-            if shown is not None:
+            letters = [n for n in range(start, end) if not text[n].isspace()]
+            if letters:
                 rects = range(text_page.count_rects(start, end - start))
                 boxes = [text_page.get_rect(n) for n in rects]
-                size = raw.FPDFText_GetFontSize(text_page, shown)
-                bold = raw.FPDFText_GetFontWeight(text_page, shown) >= _BOLD
-                bold = bold or _is_bold_font(raw, text_page, shown)
+                size = raw.FPDFText_GetFontSize(text_page, letters[0])
+                ends = (letters[0], letters[-1])
+                bold = all(_is_bold(raw, text_page, place) for place in ends)
+                # Characters beyond U+FFFF are two numbers.
+                part = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
                 joined = part.endswith(HYPHEN)
                 clean = part.strip() if not joined else part.strip().removesuffix(HYPHEN) + HYPHEN
-                box = _union(_shares(box, frame) for box in boxes)
+                box = _upright(_union(_shares(box, frame) for box in boxes), page)
                 height = max(0.0, box[3] - box[1]) * (frame[3] - frame[1])
                 yield TextLine(clean, number, box, round(size if size > 1 else height, 1), bold)
             start = end
     text_page.close()
 
 
-def _is_bold_font(raw: Any, text_page: Any, place: int) -> bool:  # noqa: ANN401 - of pypdfium2
+def _is_bold(raw: Any, text_page: Any, place: int) -> bool:  # noqa: ANN401 - of pypdfium2
+    if raw.FPDFText_GetFontWeight(text_page, place) >= _BOLD:
+        return True
     name, flags = ctypes.create_string_buffer(80), ctypes.c_int()
     raw.FPDFText_GetFontInfo(text_page, place, name, len(name), flags)
     return b"bold" in name.value.lower() or b"CMBX" in name.value
@@ -107,6 +111,14 @@ def _shares(box: Box, frame: Box) -> Box:
     )
     first, second, third, fourth = (round(min(max(share, 0.0), 1.0), 4) for share in shares)
     return first, second, third, fourth
+
+
+def _upright(box: Box, page: Any) -> Box:  # noqa: ANN401 - of pypdfium2
+    """Return a box of a page as it is shown, turned."""
+    for _ in range(page.get_rotation() // 90):
+        left, top, right, bottom = box
+        box = (round(1 - bottom, 4), left, round(1 - top, 4), right)
+    return box
 
 
 def _union(boxes: Iterable[Box]) -> Box:
@@ -193,7 +205,7 @@ def page_pictures(
     frame, seen = page.get_bbox(), {*outline.embedded.values()}
     images = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)
     for place, image in enumerate(images, 1):
-        left, top, right, bottom = box = _shares(image.get_bounds(), frame)
+        left, top, right, bottom = box = _upright(_shares(image.get_bounds(), frame), page)
         share = (right - left) * (bottom - top)
         width, height = image.get_px_size()
         if (
