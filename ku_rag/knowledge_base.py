@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
@@ -15,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag import arguments, manifest, papers, pictures
+from ku_rag import arguments, manifest, papers, pictures, plugins
 from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
@@ -38,6 +39,7 @@ from ku_rag.types import (
     Answer,
     Compacted,
     Deleted,
+    FolderChange,
     IndexSync,
     IngestReport,
     Progress,
@@ -690,6 +692,58 @@ class KnowledgeBase:
             )
         self._session.update_indexes()
         return report
+
+    def watch(
+        self, path: str | Path, *, stop: Event | None = None, yes: bool = False
+    ) -> Iterator[FolderChange]:
+        """Sync with a folder, and again after each change of a file in it.
+
+        Changes within a second are one. What is moved or renamed keeps its vectors. Close the
+        iterator, or set `stop`, to end it.
+
+        Args:
+            path: the folder.
+            stop: ends the iterator when it is set.
+            yes: see `sync`.
+
+        Returns:
+            What each sync did; the first one is of the folder as it is.
+
+        Raises:
+            BadInput: it is a file, or not there.
+            MissingExtra: watchfiles is not installed.
+        """
+        folder = arguments.path(path, "the folder").resolve()
+        if not folder.is_dir():
+            raise BadInput(f"{folder} is no folder: name the folder to watch")
+        watchfiles = plugins.extra("watch", "watchfiles")
+
+        def is_watched(_: object, file: str) -> bool:
+            names = Path(file).relative_to(folder).parts
+            return not (
+                any(name.startswith(".") for name in names) or Path(file).is_relative_to(self.path)
+            )
+
+        def sync(files: Sequence[str]) -> FolderChange:
+            try:
+                return FolderChange(tuple(files), self.sync(folder, yes=yes))
+            except Refused as error:
+                return FolderChange(tuple(files), IngestReport(), str(error))
+
+        # The watch begins before the first sync, so that no change is missed.
+        events = watchfiles.watch(
+            folder,
+            watch_filter=is_watched,
+            stop_event=stop,
+            yield_on_timeout=True,
+            rust_timeout=100,
+            debounce=1_000,
+        )
+        next(events, None)
+        yield sync(())
+        for event in events:
+            if event:
+                yield sync([f"{change.name} {file}" for change, file in sorted(event)])
 
     def add(self, unit: Unit, *, vectors: Mapping[str, Vectors] | None = None) -> Added:
         """Add a unit; without an id it joins the unit that it matches, if there is one.

@@ -694,6 +694,21 @@ class IngestReport(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class FolderChange(Serializable):
+    """What a sync after a change of a folder did; see `KnowledgeBase.watch`.
+
+    Args:
+        files: what happened, "added", "modified" or "deleted", and the path, of each file.
+        report: of the sync.
+        refused: why nothing was changed, or "".
+    """
+
+    files: tuple[str, ...]
+    report: IngestReport
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Added(Serializable):
     """What `add` did: a new unit, or an existing one joined, and why."""
 

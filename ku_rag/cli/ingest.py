@@ -26,6 +26,7 @@ from ku_rag.cli.output import (
     progress,
     remark,
     remark_usage,
+    summary,
 )
 from ku_rag.types import IngestReport
 
@@ -152,12 +153,21 @@ def _remark_extraction(extraction: Extraction) -> None:
 @click.argument("folder", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only report what would happen.")
 @click.option("--yes", is_flag=True, help="Delete even when most or all of the folder is gone.")
+@click.option("--watch", is_flag=True, help="Go on, and sync after each change, until Ctrl-C.")
 @units_option
 @common
-def sync(folder: Path, dry_run: bool, yes: bool, units: str | None) -> None:
+def sync(folder: Path, dry_run: bool, yes: bool, watch: bool, units: str | None) -> None:
     """Add what is new in FOLDER, replace what changed, delete what is gone."""
+    if watch and dry_run:
+        raise click.UsageError("--watch goes on and --dry-run only reports: choose one")
     create = folder.is_dir() and not dry_run
     settings = {"units": units} if units else {}
+    if watch:
+        with open_base(create=create, **settings) as base:
+            for change in base.watch(folder, yes=yes):
+                for line in (*change.files, change.refused or summary(change.report)):
+                    remark(line)
+        return
     with open_base(create=create, **settings) as base, progress("syncing") as moved:
         report = base.sync(folder, dry_run=dry_run, yes=yes, progress=moved)
     print_report(report, "would be " if dry_run else "")

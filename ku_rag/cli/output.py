@@ -94,19 +94,23 @@ def is_quiet() -> bool:
     return _is_set(QUIET)
 
 
-def print_report(report: IngestReport, would: str = "") -> None:
-    """Print what an ingest or sync did; exit 3 when items were left out."""
+def summary(report: IngestReport, would: str = "") -> str:
+    """Return in one line what an ingest or sync did to units."""
     units = (
         f"units: {report.units_added} {would}added, {report.units_updated} {would}updated, "
         f"{report.units_unchanged} unchanged"
     )
-    if report.units_deleted is not None:
-        units += f", {len(report.units_deleted)} {would}deleted"
+    deleted = report.units_deleted
+    return units if deleted is None else f"{units}, {len(deleted)} {would}deleted"
+
+
+def print_report(report: IngestReport, would: str = "") -> None:
+    """Print what an ingest or sync did; exit 3 when items were left out."""
     contents = (
         f"{would}added: {report.chunks_added} chunks, {report.images_added} images, "
         f"{report.relations_added} relations; {report.seconds:.1f} s"
     )
-    print_result(report, [units, contents])
+    print_result(report, [summary(report, would), contents])
     print_left_out(report.quarantined)
 
 
