@@ -222,7 +222,7 @@ class GraphView:
         arguments.count(most, "most", least=0, most=_MOST)
         with self._session.read():
             graph = self._graph()
-            return entity_view.show(graph.connection, graph, graph.entity(name), most=most)
+            return entity_view.show(graph, graph.entity(name), most=most)
 
     def schema(self) -> list[RelationSchema]:
         """The words of the relations, with kinds of entities and counts, most frequent first."""

@@ -60,19 +60,18 @@ def _relation(step: Step, key: str, end: Entity) -> dict[str, Any]:
     }
 
 
-def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> EntityView:
+def show(graph: Graph, entity: Entity, *, most: int) -> EntityView:
     """Return an entity with its attributes and relations.
 
     Args:
-        connection: To one state of the store.
-        graph: The graph in this state.
+        graph: The graph, in one state of the store.
         entity: The entity.
         most: Greatest number of relations in each direction.
 
     Raises:
         Corrupt: A row fails its checksum.
     """
-    [counts] = connection.execute(
+    [counts] = graph.connection.execute(
         "SELECT (SELECT count(*) FROM relations WHERE head = ?1), "
         "(SELECT count(*) FROM relations WHERE tail = ?1)",
         (entity.row,),

@@ -214,13 +214,15 @@ class Graph:
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
         """Return the entity of each unit, given by row; its row is negative without relations."""
-        rows = self.connection.execute(
+        return self._entities(
             "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id FROM json_each(?) r "
             "CROSS JOIN units u ON u.row = r.value LEFT JOIN entities e ON e.unit = u.row "
             "ORDER BY r.key",
-            (as_json(units),),
+            as_json(units),
         )
-        return [Entity(*row) for row in rows.fetchall()]
+
+    def _entities(self, query: str, *values: object) -> list[Entity]:
+        return [Entity(*row) for row in self.connection.execute(query, values).fetchall()]
 
     def find(self, name: str) -> list[Entity]:
         """Return the entities with an id, or else with a name or alias; units come first.
@@ -235,11 +237,8 @@ class Graph:
             if key
             else ("u.name = ?", name),
         ):
-            rows = self.connection.execute(
-                f"{_OF_UNITS} WHERE {where} ORDER BY u.id", (value,)
-            ).fetchall()
-            if rows:
-                return [Entity(*row) for row in rows]
+            if units := self._entities(f"{_OF_UNITS} WHERE {where} ORDER BY u.id", value):
+                return units
         if entities := self._with_name(name):
             return entities
         plain, _, kind = name.removesuffix(")").rpartition(" (")
@@ -269,12 +268,12 @@ class Graph:
 
     def _with_name(self, name: str) -> list[Entity]:
         """Return the entities that have only this name."""
-        rows = self.connection.execute(
+        return self._entities(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
             "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, kind, row",
-            (name_key(name), name),
+            name_key(name),
+            name,
         )
-        return [Entity(*row) for row in rows.fetchall()]
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
         """Return the units and other entities that have one of some names, by the name's key."""
@@ -300,19 +299,17 @@ class Graph:
         """
         select = f"{_OF_UNITS} WHERE {{}} ORDER BY u.row LIMIT ?"
         marked = f"json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
-        rows = self.connection.execute(select.format(marked), (most,)).fetchall()
-        if not rows:
-            rows = self.connection.execute(select.format("e.row IS NOT NULL"), (most,)).fetchall()
-        return [Entity(*row) for row in rows]
+        return self._entities(select.format(marked), most) or self._entities(
+            select.format("e.row IS NOT NULL"), most
+        )
 
     def with_pictures(self, most: int) -> list[Entity]:
         """Return the first units with pictures, at most `most`."""
-        rows = self.connection.execute(
+        return self._entities(
             f"{_OF_UNITS} WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
             "ORDER BY u.row LIMIT ?",
-            (most,),
+            most,
         )
-        return [Entity(*row) for row in rows.fetchall()]
 
     def hop(
         self,

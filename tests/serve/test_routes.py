@@ -29,6 +29,20 @@ def test_a_form_and_json_give_the_answer_of_the_method(client, served, mango):
         ]
 
 
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("query", {"no_table_mining": True}, "need method="),
+        ("plan", {"strict": "kurag"}, "makes no plan"),
+        ("plan", {"strict": "cogplanner"}, "plans with a model"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(client, path, options, message):
+    refused = client.post(f"/v1/{path}", json={"question": "Which country?", **options})
+    assert refused.status_code >= 400
+    assert message in refused.text
+
+
 def test_search_and_look(client, mango):
     assert len(client.post("/v1/search", json={"text": "sweet", "k": 1}).json()["chunks"]) == 1
     found = client.post("/v1/search", json={"image": data_uri(mango), "text": "sweet"}).json()

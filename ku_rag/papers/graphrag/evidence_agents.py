@@ -25,7 +25,7 @@ from ku_rag.types import Evidence
 
 _LONGEST_SAID = 300
 
-
+_Lines = Sequence[Mapping[str, Any]]
 _LINES = list_of(LINE)
 _RELATION = {"source": LINE, "relation": LINE, "target": LINE}
 _PATTERN = object_schema(
@@ -65,7 +65,7 @@ class EvidenceAgents(AgentTrace):
             ModelFailed, BudgetSpent: There is no reply.
         """
         lines = [{"shown": name} for name in subjects]
-        (outcome,) = self._ask("pattern", [self._fill("pattern", lines)], [""], schema=_PATTERN)
+        (outcome,) = self._ask("pattern", [lines], schema=_PATTERN)
         if outcome.failure:
             raise outcome.failure
         return self._read_pattern(outcome.fields, subjects)
@@ -75,7 +75,7 @@ class EvidenceAgents(AgentTrace):
     ) -> PatternGraph:
         """Return the pattern for what a graph lacks (eq. 1); the same one without a reply."""
         lines = [{"pattern": pattern.to_dict()}, *graph.lines(), {"missing": reason}]
-        (outcome,) = self._ask("update", [self._fill("update", lines)], [""], schema=_PATTERN)
+        (outcome,) = self._ask("update", [lines], schema=_PATTERN)
         if not outcome.fields.get("entity_types"):
             return pattern
         return self._read_pattern(outcome.fields, pattern.keywords)
@@ -99,25 +99,24 @@ class EvidenceAgents(AgentTrace):
         """
         texts = [_with_owner(piece) for piece in passages] if pattern.types else []
         words = dict.fromkeys(word for _, word, _ in pattern.relations)
-        shape = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
-        filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
+        shape: _Lines = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
+        data: list[_Lines] = [[*shape, {"text": text}] for text in texts]
         schema = _facts_schema(pattern) if pattern.types else None
-        outcomes = self._ask("extraction", filled, texts, schema=schema)
+        outcomes = self._ask("extraction", data, texts, schema=schema)
         for outcome, piece, text in zip(outcomes, passages, texts, strict=False):
             yield _checked_facts(outcome.fields, pattern, text, piece.chunk)
 
     def descriptions(self) -> tuple[str, ...]:
         """Return descriptions of pictures in the question."""
-        filled = self._fill("descriptions", [])
-        (outcome,) = self._ask("descriptions", [filled], [""], schema=_DESCRIPTIONS)
+        (outcome,) = self._ask("descriptions", [[]], schema=_DESCRIPTIONS)
         return _distinct(outcome.fields.get("descriptions", ()))
 
     def choose(self, description: str, pictures: Sequence[EvidenceNode]) -> EvidenceNode | None:
         """Return the picture that fits a description best; None for none of them."""
         titles = [{"picture": n, "title": picture.name} for n, picture in enumerate(pictures, 1)]
-        filled = self._fill("choice", [{"description": description}, *titles])
+        lines: _Lines = [{"description": description}, *titles]
         schema = object_schema("picture", reason=LINE, picture=choice(range(len(pictures) + 1)))
-        (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=schema)
+        (outcome,) = self._ask("choice", [lines], [description], [pictures], schema=schema)
         number = outcome.fields.get("picture", 0)
         # Numbers of pictures mean nothing if one of them could not be shown.
         is_valid = 1 <= number <= len(pictures) and not outcome.left_out
@@ -125,17 +124,15 @@ class EvidenceAgents(AgentTrace):
 
     def is_sufficient(self, graph: EvidenceGraph) -> tuple[bool, str]:
         """Return whether the question can be answered from a graph, and the reason."""
-        filled = self._fill("sufficiency", [*graph.lines()])
-        (outcome,) = self._ask("sufficiency", [filled], [""], schema=_ENOUGH)
+        (outcome,) = self._ask("sufficiency", [[*graph.lines()]], schema=_ENOUGH)
         return bool(outcome.fields.get("enough", False)), str(outcome.fields.get("reason", ""))
 
     def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
         """Return picture nodes of a graph, and what to ask each of them."""
-        filled = self._fill("picture_questions", [*graph.lines()])
         names = choice(node.name for node in graph.of("image"))
         row = object_schema(picture=names, question=LINE)
         schema = object_schema("questions", questions=list_of(row))
-        (outcome,) = self._ask("picture questions", [filled], [""], schema=schema)
+        (outcome,) = self._ask("picture_questions", [[*graph.lines()]], schema=schema)
         named: dict[str, list[EvidenceNode]] = {}
         for node in graph.of("image"):
             named.setdefault(name_key(node.name), []).append(node)
@@ -148,24 +145,22 @@ class EvidenceAgents(AgentTrace):
 
     def picture_answers(self, questions: Sequence[tuple[EvidenceNode, str]]) -> list[str]:
         """Return the answer of each picture node to its question; "" without one (eq. 6)."""
-        filled = [
-            self._fill("picture_answer", [{"title": node.name, "question": question}])
-            for node, question in questions
-        ]
+        data = [[{"title": node.name, "question": question}] for node, question in questions]
         about = [f"{node.name}: {question}" for node, question in questions]
         pictures = [[node] for node, _ in questions]
-        outcomes = self._ask("picture answer", filled, about, pictures)
+        outcomes = self._ask("picture_answer", data, about, pictures)
         return [" ".join(outcome.text.split()) for outcome in outcomes]
 
     def mine_tables(
         self, tables: Sequence[EvidenceNode]
     ) -> Iterator[tuple[Sequence[str], TableRows]]:
         """Yield the cells that the question needs, and the rows that hold them (eq. 7)."""
-        filled, titles = [], [table.name for table in tables]
-        for table in tables:
-            rows = ({"row": cells_of(row)} for _, row in table.rows)
-            filled.append(self._fill("table_entities", [{"table": table.name}, *rows]))
-        outcomes = self._ask("table entities", filled, titles, schema=_ENTITIES)
+        titles = [table.name for table in tables]
+        data: list[_Lines] = [
+            [{"table": table.name}, *({"row": cells_of(row)} for _, row in table.rows)]
+            for table in tables
+        ]
+        outcomes = self._ask("table_entities", data, titles, schema=_ENTITIES)
         for table, outcome in zip(tables, outcomes, strict=True):
             names = _distinct(outcome.fields.get("entities", ()))
             needed = [
@@ -175,33 +170,30 @@ class EvidenceAgents(AgentTrace):
             ]
             yield names, needed
 
-    def _fill(self, name: str, data: Sequence[Mapping[str, Any]]) -> str:
-        return self.prompts[f"evidence_{name}"].fill(question=self.question, data=fenced(data))
-
     def _ask(
         self,
-        agent: str,
-        filled: Sequence[str],
-        about: Sequence[str],
+        name: str,
+        data: Sequence[_Lines],
+        about: Sequence[str] = (),
         pictures: Sequence[Sequence[EvidenceNode]] = (),
         *,
         schema: Mapping[str, Any] | None = None,
     ) -> list[Outcome]:
-        """Ask questions concurrently, and add them to the trace."""
+        """Fill a prompt with each of the data, ask concurrently, and record the replies."""
+        prompt = self.prompts[f"evidence_{name}"]
         questions = [
             AgentQuestion(
-                text,
+                prompt.fill(question=self.question, data=fenced(lines)),
                 [node.file for node in (pictures[n] if pictures else ()) if node.file],
                 schema,
                 needs_pictures=bool(pictures),
             )
-            for n, text in enumerate(filled)
+            for n, lines in enumerate(data)
         ]
         outcomes = ask_all(self.mllm, questions)
-        for outcome, subject in zip(outcomes, about, strict=True):
+        for outcome, subject in zip(outcomes, about or [self.question], strict=bool(about)):
             note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
-            subject = shortened(subject or self.question, _LONGEST_SAID)
-            self.record(agent, subject, note)
+            self.record(name.replace("_", " "), shortened(subject, _LONGEST_SAID), note)
         return outcomes
 
 

@@ -87,9 +87,8 @@ class ModelAgents(AgentTrace):
         if len(topics) < len(among):
             cut = f"of {len(among):,} topics {len(topics):,} were shown"
         names = list(dict.fromkeys(entity.name for entity in topics))
-        text = self._prompts["topic"].fill(
-            question=query.question, data=fenced([*query_lines(query), {"topics": names}])
-        )
+        data = fenced([*query_lines(query), {"topics": names}])
+        text = self._prompts["topic"].fill(question=query.question, data=data)
         schema = object_schema("topic", reason=LINE, topic=choice([*names, ""]))
         (outcome,) = self._ask(AgentQuestion(text, schema=schema))
         named = [outcome.fields["topic"]] if outcome.fields else []
