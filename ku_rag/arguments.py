@@ -57,9 +57,9 @@ def wrong(value: object, what: str, expected: str) -> BadInput:
 
 
 def check(value: object, what: str, kind: type[T]) -> T:
-    """A `str` or a `bool`."""
+    """A `str`, a `bool` or settings."""
     if not isinstance(value, kind):
-        raise wrong(value, what, _EXPECTED[kind])
+        raise wrong(value, what, _EXPECTED.get(kind, kind.__name__))
     return value
 
 

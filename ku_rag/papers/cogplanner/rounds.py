@@ -38,13 +38,7 @@ def start(
 ) -> PlanRun:
     """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`.
 
-    Args:
-        base: returns what is searched.
-        question: with the picture.
-        plan: a modelling, settings, or a plan whose decisions are carried out.
-        searchers: that may be asked.
-        mllm: decides; None for the embedded planner.
-        published: the actions of strict="cogplanner"; () allows all, and no model.
+    With the published actions, of strict="cogplanner", it takes no others and needs a model.
 
     Raises:
         BadInput: the plan is for another question, or has an action that is not published.

@@ -101,7 +101,10 @@ class EvidenceAgents(AgentTrace):
         words = dict.fromkeys(word for _, word, _ in pattern.relations)
         shape: _Lines = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
         data: list[_Lines] = [[*shape, {"text": text}] for text in texts]
-        schema = _facts_schema(pattern) if pattern.types else None
+        type_, word = choice(pattern.types or [""]), choice(words or [""])
+        entity = object_schema(name=LINE, type=type_, description=LINE)
+        relation = object_schema(**_RELATION | {"relation": word}, description=LINE)
+        schema = object_schema(entities=list_of(entity), relations=list_of(relation))
         outcomes = self._ask("extraction", data, texts, schema=schema)
         for outcome, piece, text in zip(outcomes, passages, texts, strict=False):
             yield _checked_facts(outcome.fields, pattern, text, piece.chunk)
@@ -195,14 +198,6 @@ class EvidenceAgents(AgentTrace):
             note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
             self.record(name.replace("_", " "), shortened(subject, _LONGEST_SAID), note)
         return outcomes
-
-
-def _facts_schema(pattern: PatternGraph) -> Mapping[str, Any]:
-    """Return the schema of facts whose types and relations are those of a pattern."""
-    words = [word for _, word, _ in pattern.relations] or [""]
-    entity = object_schema(name=LINE, type=choice(pattern.types), description=LINE)
-    relation = object_schema(**_RELATION | {"relation": choice(words)}, description=LINE)
-    return object_schema(entities=list_of(entity), relations=list_of(relation))
 
 
 def _with_owner(piece: Evidence) -> str:

@@ -49,8 +49,7 @@ def build_graph(
         ModelFailed, BudgetSpent: the model did not reply with a pattern.
     """
     settings = EvidenceSettings() if construction is None else construction
-    if not isinstance(settings, EvidenceSettings):
-        raise arguments.wrong(construction, "construction", "EvidenceSettings")
+    settings = arguments.check(settings, "construction", EvidenceSettings)
     with snapshot(base.database.connection):
         evidence, _ = evidence_retrieval.evidence(base, question, matched, _POOL)
     if mllm is None:

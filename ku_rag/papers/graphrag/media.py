@@ -57,7 +57,12 @@ def row_graph(
     edges = [EvidenceEdge(table.id, "has row", id, chunk=chunk)]
     keys = [name_key(cell.text) for _, cell in row.cells]
     entity_keys = {name_key(name) for name in named} | graph.with_keys(keys).keys()
-    linked = _names_of(graph.connection, [cell.link for _, cell in row.cells if cell.link])
+    linked = dict(
+        graph.connection.execute(
+            "SELECT u.id, u.name FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
+            (as_json([cell.link for _, cell in row.cells if cell.link]),),
+        ).fetchall()
+    )
     for (column, cell), key in zip(row.cells, keys, strict=True):
         end = text_id(linked.get(cell.link or "", cell.text))
         is_entity = key in entity_keys or cell.link or end in ids
@@ -71,15 +76,6 @@ def cells_of(row: TableRow) -> dict[str, str]:
     """Return column → text, or its beginning, of the cells of a row that are not empty."""
     cells = ((column, shortened(cell.text.strip(), _LONGEST)) for column, cell in row.cells)
     return {column: text for column, text in cells if text}
-
-
-def _names_of(connection: Connection, units: Sequence[str]) -> dict[str, str]:
-    """Return id → name of those of some units that are stored."""
-    rows = connection.execute(
-        "SELECT u.id, u.name FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
-        (as_json(units),),
-    )
-    return dict(rows.fetchall())
 
 
 def tables_of(
