@@ -224,8 +224,8 @@ def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are name
     remark_usage(result.usage, base.settings)
     if result.failed:
         remark(f"no answer: {result.failed}")
-    if result.found:
-        remark(f"searched by {result.setting} agents: {result.found.stopped}")
+    if result.search:
+        remark(f"searched by {result.setting} agents: {result.search.stopped}")
 
 
 @graph.command()

@@ -129,7 +129,7 @@ def _search_graph(
         depth_first=options.depth_first,
         gold=question.routes if options.setting == "knowledgeable" else (),
     )
-    start = result.found.topic if result.found else None
+    start = result.search.topic if result.search else None
     paths = tuple(path.as_evidence(f"E{n}") for n, path in enumerate(result.paths, 1))
     return Answer(
         question.question,

@@ -115,8 +115,8 @@ def test_its_plan_keeps_to_actions_and_limits(lamp):
 
 def test_its_agents_choose_among_the_choices(lamp):
     answer = lamp.call("agents")
-    steps = answer.found.steps
-    assert answer.found.topic is None or answer.found.topic.name == "Brass lamp"
+    steps = answer.search.steps
+    assert answer.search.topic is None or answer.search.topic.name == "Brass lamp"
     assert {step.relation for step in steps} <= {"made by", "hangs beside"}
     assert not any("not among the choices" in entry.remark for entry in answer.trace)
     assert all(entry.completion_tokens <= LIMIT for entry in answer.trace)

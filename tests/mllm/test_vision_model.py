@@ -105,9 +105,9 @@ def test_the_embedded_planner_decides_in_place_of_rubbish(lamp):
 
 def test_rubbish_of_agents_opens_nothing(lamp):
     answer = lamp.call("agents")
-    assert answer.found.steps == ()
-    assert answer.found.topic.name == "Brass lamp"  # the question names it
-    assert all(entry.failed and NO_OBJECT in entry.remark for entry in answer.found.trace)
+    assert answer.search.steps == ()
+    assert answer.search.topic.name == "Brass lamp"  # the question names it
+    assert all(entry.failed and NO_OBJECT in entry.remark for entry in answer.search.trace)
     assert all(entry.completion_tokens <= LIMIT for entry in answer.trace)
 
 

@@ -40,7 +40,7 @@ class AgentSearchSteps(QuerySteps):
                 prompts=load_prompts("ku_rag.papers.mhmmkg", self.question.prompts),
                 needs_reply=True,
             )
-        topic = answer.found.topic if answer.found else None
+        topic = answer.search.topic if answer.search else None
         units = [Match(topic.unit, topic.name, 1.0, None, None)] if topic and topic.unit else []
         paths = [path.as_evidence(f"E{n}") for n, path in enumerate(answer.paths, 1)]
         context = Context(Matched(units), (), Paths(paths), reading=answer.reading)

@@ -71,7 +71,7 @@ class GraphAnswer:
         failed: Why there is no answer, or "".
         perception: The description of the pictures that the setting uses.
         paths: The paths that the answer is based on.
-        found: The result of the search; None if the setting does not search.
+        search: The result of the search; None if the setting does not search.
         trace: All questions and answers of the model, in order.
     """
 
@@ -80,7 +80,7 @@ class GraphAnswer:
     failed: str
     perception: str
     paths: tuple[Path, ...]
-    found: GraphSearchResult | None
+    search: GraphSearchResult | None
     trace: tuple[TraceEntry, ...]
 
     @property
@@ -90,7 +90,7 @@ class GraphAnswer:
             self.answer,
             tuple(f"E{n}" for n in range(1, len(self.paths) + 1)),
             ((0, 0),) * len(self.paths),
-            why=self.failed or (self.found.stopped if self.found else ""),
+            why=self.failed or (self.search.stopped if self.search else ""),
             unanswered="not_found" if self.setting == EMBEDDED else "refused",
         )
 
@@ -108,7 +108,7 @@ class GraphAnswer:
             "failed": self.failed,
             "perception": self.perception,
             "paths": [path.text for path in self.paths],
-            "found": self.found and self.found.to_dict(),
+            "found": self.search and self.search.to_dict(),
             "trace": [entry.to_dict() for entry in self.trace],
             "usage": self.usage,
         }

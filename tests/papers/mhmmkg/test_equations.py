@@ -92,7 +92,7 @@ def agents_of(graph):
 def search(folder, graph, **options):
     with KnowledgeBase.open(folder, read_only=True, mllm=agents_of(graph)) as kb:
         limits = {"most": 100, "rounds": 20}
-        return kb.graph.search(QUESTION, topic=graph.root, **limits, **options).found
+        return kb.graph.search(QUESTION, topic=graph.root, **limits, **options).search
 
 
 def ends_by_round(result, agent):

@@ -134,7 +134,7 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agen
     others = "".join(text for n in range(len(agents)) for text in endpoint.texts(n))
     assert [part for part in every if part in others] == told
     chosen = SETTINGS[setting]
-    assert (answered.found is not None) == chosen.searches
+    assert (answered.search is not None) == chosen.searches
     assert answered.usage == {
         "calls": len(agents),
         "cached": 0,
@@ -170,7 +170,7 @@ def test_the_result_is_told_as_json(graph):
 def test_where_no_path_is_enough_the_best_leaves_are_told(graph):
     with serving(by=plays(enough=())) as endpoint:
         answered = ask(graph, "perceptive", endpoint)
-    assert not answered.found.enough
+    assert not answered.search.enough
     assert [path.text for path in answered.paths] == [BITE]
     assert answered.answer == "Bite"
 
@@ -254,7 +254,7 @@ def test_after_a_search_a_failed_reply_loses_nothing(graph):
         answered = ask(graph, "perceptive", endpoint)
     assert answered.answer == ""
     assert "this cannot be done" in answered.failed
-    assert [path.text for path in answered.found.paths] == [BITE]
+    assert [path.text for path in answered.search.paths] == [BITE]
     assert answered.trace[-1].failed
 
 
@@ -263,8 +263,10 @@ def test_the_budget_may_end_anywhere(graph):
         for calls, leaves in ((1, []), (3, ["Rathian"]), (5, [BITE.partition(" —c")[0]])):
             answered = ask(graph, "unaided-online", endpoint, budget=Budget(max_calls=calls))
             assert answered.usage["calls"] == calls
-            assert [path.text for path in (answered.found.paths or answered.found.leaves)] == leaves
-            assert "the budget of the multimodal model is spent" in answered.found.stopped
+            assert [
+                path.text for path in (answered.search.paths or answered.search.leaves)
+            ] == leaves
+            assert "the budget of the multimodal model is spent" in answered.search.stopped
             assert "the budget of the multimodal model is spent" in answered.failed
 
 
