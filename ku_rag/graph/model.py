@@ -139,17 +139,13 @@ class Path:
     @property
     def text(self) -> str:
         """The path as in the paper: `Rathian —attack of→ Triple Rush —continues→ Bite`."""
-        return " ".join(
-            [
-                self.start.name,
-                *(
-                    step.text
-                    if step.head.row == passed.row
-                    else f"←{step.relation}— {step.head.name}{step.notes}"
-                    for passed, step in zip(self.entities, self.steps, strict=False)
-                ),
-            ]
+        steps = (
+            step.text
+            if step.head.row == passed.row
+            else f"←{step.relation}— {step.head.name}{step.notes}"
+            for passed, step in zip(self.entities, self.steps, strict=False)
         )
+        return " ".join([self.start.name, *steps])
 
     def as_evidence(self, label: str) -> PathEvidence:
         """Return the path as evidence under a label, such as "E3"."""

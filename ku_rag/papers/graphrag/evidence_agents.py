@@ -97,7 +97,10 @@ class EvidenceAgents(AgentTrace):
         The question is not part of the request, so the reply cache serves each text once for a
         pattern, a model and a version of the prompt.
         """
-        texts = [_with_owner(piece) for piece in passages] if pattern.types else []
+        texts = []
+        for piece in passages if pattern.types else ():  # a text need not repeat its units' names
+            owners = [name for name in piece.owner_names if not is_named(name, piece.text)]
+            texts.append("\n".join([*owners, piece.text]))
         words = dict.fromkeys(word for _, word, _ in pattern.relations)
         shape: _Lines = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
         data: list[_Lines] = [[*shape, {"text": text}] for text in texts]
@@ -198,12 +201,6 @@ class EvidenceAgents(AgentTrace):
             note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
             self.record(name.replace("_", " "), shortened(subject, _LONGEST_SAID), note)
         return outcomes
-
-
-def _with_owner(piece: Evidence) -> str:
-    """Return a text after the names of the units that it is of, which it need not repeat."""
-    owners = [name for name in piece.owner_names if not is_named(name, piece.text)]
-    return "\n".join([*owners, piece.text])
 
 
 def _distinct(texts: Sequence[str]) -> tuple[str, ...]:

@@ -83,9 +83,7 @@ class ModelAgents(AgentTrace):
             return None
         places = most_similar(query, [entity.name for entity in among], _MOST_TOPICS)
         topics = [among[n] for n in places]
-        cut = ""
-        if len(topics) < len(among):
-            cut = f"of {len(among):,} topics {len(topics):,} were shown"
+        cut = left_out("topics", len(topics), len(among))
         names = list(dict.fromkeys(entity.name for entity in topics))
         data = fenced([*query_lines(query), {"topics": names}])
         text = self._prompts["topic"].fill(question=query.question, data=data)

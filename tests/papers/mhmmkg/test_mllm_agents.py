@@ -456,7 +456,8 @@ def test_of_many_topics_those_are_shown_that_share_words(kb):
     found = agents.topic(Query("Which attack follows?", hints="399"), graph.topics(1_000))
     assert found.name == "Monster 399"
     assert len(data(mllm.requests[0].messages[0].text)[-1]["topics"]) == 249
-    assert agents.trace[-1].remark == "of 400 topics 249 were shown"
+    expected = "249 of 400 topics were used: those that share most words with the query"
+    assert agents.trace[-1].remark == expected
 
 
 def test_what_stands_in_the_graph_is_data(kb):
