@@ -1059,7 +1059,12 @@ class KnowledgeBase:
             Mismatch: it has a later format, or shards are of another encoder.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.transfer.parquet_import import ExportRecords, add_extracted, add_tuning
+        from ku_rag.transfer.parquet_import import (
+            ExportRecords,
+            add_extracted,
+            add_tuning,
+            restore_renamed,
+        )
         from ku_rag.transfer.parquet_reader import Export
         from ku_rag.transfer.shard_set import ShardSet, is_shard_set
 
@@ -1080,6 +1085,7 @@ class KnowledgeBase:
                     add_tuning(self._session.database, export)
                 report = writer.run(records, progress=progress)
                 report.quarantined.extend(add_extracted(self._session.database, export))
+                restore_renamed(self._session.database, export)
         self._session.update_indexes()
         return report
 

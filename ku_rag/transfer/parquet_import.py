@@ -130,6 +130,25 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
     return left_out
 
 
+def restore_renamed(database: Database, export: Export) -> None:
+    """Restore what relations mean whose target has been renamed since they were stated."""
+    with database.change() as connection:
+        rows: list[int] = []
+        for row in export.rows(RELATIONS):
+            unit, target = row.get("tail_unit"), row["target"]
+            is_name = relations.target_key(target) == relations.target_key(row.get("tail") or "")
+            if not unit or is_name or target == unit:
+                continue
+            renamed = connection.execute(
+                "UPDATE relations SET renamed = u.row FROM units u, sources s "
+                "WHERE u.id = ? AND s.uri = ? AND relations.source = s.row "
+                "AND relations.relation = ? AND relations.target = ? RETURNING relations.row",
+                (unit, row.get("source"), row["relation"], target),
+            )
+            rows += [number for (number,) in renamed]
+        relations.resolve(connection, rows)
+
+
 def add_tuning(database: Database, export: Export) -> None:
     """Store what `ku tune` measured on labels of the same units.
 

@@ -772,3 +772,15 @@ def test_relations_of_a_changed_source_keep_their_place(tmp_path):
         paths = [[path.text for path in kb.graph.paths("Alpha", "Beta")] for kb in (old, new)]
         assert paths[0] == paths[1]
         assert len(paths[0]) == 2
+
+
+def test_a_relation_to_a_renamed_unit_means_it_after_an_import(tmp_path):
+    with opened(tmp_path / "kb") as old, opened(tmp_path / "new") as new:
+        old.add(Unit("Beta", id="a", relations=(Relation("beside", "Alpha"),)))
+        old.add(Unit("Alpha", id="b"))
+        old.update("b", name="Gamma")
+        old.export(tmp_path / "out")
+        new.import_(tmp_path / "out")
+        assert [fact.value for fact in new.facts("a") if fact.label == "beside"] == ["Gamma"]
+        assert shown(new) == shown(old)
+        assert not new.verify().problems
