@@ -1,5 +1,7 @@
 """Questions about documents, and what is read of their sections."""
 
+import time
+
 import pytest
 
 from ku_rag import KnowledgeBase
@@ -114,3 +116,21 @@ def test_documents_that_mention_something_are_listed_with_the_words(documents):
     filtered = documents.query(None, "Which documents describe json?", where="format=html")
     assert not filtered.answer
     assert not documents.query(None, "Which documents mention whales?").answer
+
+
+def test_long_words_and_lists_are_read_quickly(tmp_path):
+    parts = (
+        "-" + "a" * 15_000,
+        "-a,b" * 4_000,
+        "`a`, " * 4_000,
+        "1. x\n" * 4_000,
+        "-a\n  b\n" * 3_000,
+    )
+    text = "".join(f"## Part {n} of options\n\n{part}\n\n" for n, part in enumerate(parts))
+    (tmp_path / "manual.md").write_text(f"# Manual\n\n{text}")
+    with KnowledgeBase.open(tmp_path / "kb", create=True, max_tokens=0) as kb:
+        kb.ingest(tmp_path / "manual.md")
+        started = time.process_time()
+        for question in ("Which option of the manual sends a?", "What is the default of a part?"):
+            kb.query(None, question)
+        assert time.process_time() - started < 10
