@@ -129,3 +129,68 @@ def test_headings_that_were_units_move_to_their_document(kb, tmp_path):
         assert later.show("Options").metadata == {"owner": "Ann"}
         assert not later.verify().problems
         assert not later.sync(folder).quarantined
+
+
+NOTE = """---
+title: >
+  A note
+author: Jane Doe
+date: 2024-05-01
+tags: [lamps, cups]
+rating: 4
+nested: {a: b}
+aliases: [The memo]
+---
+# Heading
+
+Nothing of note.
+
+See [the manual](guide/b%20c.md#part), [[guide/d|that]], [[e]], ![[e]], `[x](f.md)`,
+[itself](note.md), [gone](gone.md), [out](../out.md), [site](https://example.org/f.md)
+and [a picture](red.png).
+
+```
+[x](f.md)
+```
+"""
+
+
+def test_front_matter_is_metadata_and_links_are_relations(kb, tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "guide").mkdir(parents=True)
+    (tmp_path / "out.md").write_text("Out.")
+    for name in ("guide/b c", "guide/d", "e", "f"):
+        (folder / f"{name}.md").write_text(f"Text of {name}, see [that](../e.md).")
+    (folder / "note.md").write_text(NOTE)
+    kb.ingest(folder)
+    note = kb.show("note")
+    assert (note.name, "Jane" in note.texts[0]) == ("Heading", False)
+    del note.metadata["modified"]
+    assert note.metadata == {
+        **{"format": "md", "title": "A note\n", "author": "Jane Doe", "date": "2024-05-01"},
+        **{"tags": ["lamps", "cups"], "rating": 4, "aliases": ["The memo"]},
+    }
+    links = [(one.relation, one.target) for one in note.relations]
+    assert links == [("links to", target) for target in ("guide/d", "e", "guide/b c")]
+    assert [one.target for one in kb.show("guide/d").relations] == ["e"]
+    assert kb.query(None, "Who is the author of the memo?").answer == "Jane Doe"
+    assert kb.ingest(folder).units_unchanged == 5
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "a: [",
+        "- a",
+        "date: 2024-13-45",
+        "[" * 5_000,
+        "&a [&b [*b, *b]]",
+        "!!python/object/apply:os.system [exit]",
+    ],
+)
+def test_front_matter_that_is_no_yaml_stays_text(kb, tmp_path, front):
+    (tmp_path / "a.md").write_text(f"---\n{front}\n---\n# Lamps\n\nGreen.\n")
+    assert kb.ingest(tmp_path / "a.md").quarantined == []
+    unit = kb.show("a")
+    assert sorted(unit.metadata) == ["format", "modified"]
+    assert front in "".join(unit.texts)

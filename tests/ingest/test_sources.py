@@ -282,8 +282,7 @@ def test_code_lists_rules_and_front_matter_hold_no_headings(folder):
         "- item\n---\n| a | b |\n---\n    # indented\n#hashtag\n# Bergen\n````\n# open to the end\n"
     )
     found = document(folder, text)
-    assert list(found) == [None, "Oslo", "Bergen"]
-    assert found[None] == [("", "---\ntitle: Norway\n---\n")]
+    assert list(found) == ["Oslo", "Bergen"]
     assert found["Bergen"] == [("#bergen", "````\n# open to the end\n")]
 
 

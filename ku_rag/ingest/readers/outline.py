@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -22,7 +23,7 @@ from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
 from ku_rag.text.statements import CODE
 from ku_rag.text.tokens import words
-from ku_rag.types import Cell, Line, Quarantined, Record, Source, Table, TextPlace, Unit
+from ku_rag.types import Cell, Line, Quarantined, Record, Relation, Source, Table, TextPlace, Unit
 
 Mode = Literal["auto", "file", "heading", "whole"]
 """What is a unit: see `read_units`."""
@@ -60,6 +61,8 @@ class Outline:
         text: The whole text.
         title: Of a document whose first heading is not its title, or "".
         modified: Date of the last change.
+        metadata: Further metadata that the document declares.
+        links: Addresses that the document links to.
         headings: In order.
         images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
@@ -76,6 +79,8 @@ class Outline:
     text: str = ""
     title: str = ""
     modified: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    links: list[str] = field(default_factory=list)
     headings: list[_Heading] = field(default_factory=list)
     images: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
@@ -140,7 +145,12 @@ class Outline:
             name,
             id=identity,
             aliases=aliases,
-            metadata={"format": self.path.suffix.lower()[1:], "modified": self.modified},
+            metadata={
+                "format": self.path.suffix.lower()[1:],
+                "modified": self.modified,
+                **self.metadata,
+            },
+            relations=tuple(Relation("links to", target) for target in self._linked(identity)),
             match=len(self.headings) < 2,
         )
         start, title = 0, None
@@ -148,6 +158,23 @@ class Outline:
             title = self.headings[0]
             start = title.end
         return Record(unit, (self.source(uri, start, len(self.text), title),))
+
+    def _linked(self, identity: str) -> list[str]:
+        """Return the ids of the documents that the document links to.
+
+        Addresses are relative to its folder, or to the ingested folder.
+        """
+        root = self.path.parents[identity.count("/")]
+        targets: dict[str, None] = {}
+        for address in self.links:
+            for folder in (self.path.parent, root):
+                file = Path(os.path.normpath(folder / unquote(re.split("[?#]", address)[0])))
+                reader = READERS.get(file.suffix.lower())
+                is_document = reader is not None and reader.returns == "outline"
+                if is_document and file.is_relative_to(root) and file.is_file():
+                    targets[file.relative_to(root).with_suffix("").as_posix()] = None
+                    break
+        return [target for target in targets if target != identity]
 
     def _has_title(self) -> bool:
         """Return whether the first heading is above all others."""
