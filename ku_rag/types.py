@@ -255,7 +255,7 @@ class TextPlace:
     """Where a text or a table of a document is.
 
     Args:
-        section: the heading above it; "" for none.
+        section: the headings above it, see `SECTION_MARK`; "" for none.
         lines: of a document with pages, for each line of the text the number of its first
             character, its page from 1, and left, top, right and bottom in shares of the page's
             width and height (0 to 1).
@@ -265,8 +265,12 @@ class TextPlace:
     lines: tuple[Line, ...] = ()
 
 
+SECTION_MARK = " > "
+"""Between the headings of a section, the outermost first."""
+
+
 class ChunkPlace(NamedTuple):
-    """Heading above a chunk, and of a document with pages its page and box, see `TextPlace`."""
+    """Headings above a chunk, and of a document with pages its page and box; see `TextPlace`."""
 
     section: str = ""
     page: int | None = None
@@ -443,7 +447,7 @@ class Evidence(Serializable):
         owners: the units whose own source it comes from; none for text that belongs to no unit.
         owner_names: names of the owners.
         table: the row of a table that the chunk is; None for other text.
-        section: heading above it in its document; "" for none.
+        section: headings above it in its document, the outermost first; "" for none.
         page: of a document with pages, the page where it begins, from 1.
         box: there; left, top, right and bottom in shares of the page's width and height.
     """

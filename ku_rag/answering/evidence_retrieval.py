@@ -177,7 +177,7 @@ def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
 def place_citations(
     base: Retrieval, evidence: Sequence[Evidence], reading: Reading
 ) -> list[Evidence]:
-    """Return evidence of which what is cited has the page and the box of the cited span."""
+    """Return the evidence; cited pieces have the page and the box of the cited span."""
     spans = dict(zip(reading.citations, reading.spans, strict=False))
     cited = {piece.chunk: spans[piece.label] for piece in evidence if piece.label in spans}
     places = text_places.of_chunks(base.database.connection, cited) if cited else {}

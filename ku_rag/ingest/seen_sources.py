@@ -24,6 +24,7 @@ class SeenSources:
     def __init__(self) -> None:
         self._uris: set[str] = set()
         self._broken: set[str] = set()
+        self._files: set[str] | None = None  # of the uris, when everything is read
 
     def new_sources(self, record: Record) -> tuple[Record, list[Quarantined]]:
         """Return a record without the sources that were read before, and a report of these."""
@@ -68,6 +69,11 @@ class SeenSources:
             and self._broken.isdisjoint(uri[: m.start()] for m in _BOUNDARY.finditer(uri))
         }
 
-    def has_whole_file(self, uri: str) -> bool:
-        """Return whether the file of a source was read as one source."""
-        return uri.partition("#")[0] in self._uris
+    def has_other_form(self, uri: str) -> bool:
+        """Return whether the file of a source was read, as a whole instead of its parts or so."""
+        file, _, part = uri.partition("#")
+        if part:
+            return file in self._uris
+        if self._files is None:
+            self._files = {seen.partition("#")[0] for seen in self._uris}
+        return file in self._files

@@ -23,7 +23,7 @@ from ku_rag.text.statements import CODE, is_labelled_line, of_text
 from ku_rag.text.stems import every_stem, label_stems, stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import find_values
-from ku_rag.types import Evidence, Reading
+from ku_rag.types import SECTION_MARK, Evidence, Reading
 
 _TERM = (
     r"(?P<term>`[^`\n]{1,80}`(?:(?:, | or | / )`[^`\n]{1,80}`)*|\*\*[^*\n]{1,80}\*\*|"
@@ -87,7 +87,7 @@ class _Piece:
     @cached_property
     def headings(self) -> list[str]:
         """The headings above it, the nearest last."""
-        return self.evidence.section.split(" > ") if self.evidence.section else []
+        return self.evidence.section.split(SECTION_MARK) if self.evidence.section else []
 
     @cached_property
     def path(self) -> frozenset[str]:

@@ -165,9 +165,9 @@ def test_front_matter_is_metadata_and_links_are_relations(kb, tmp_path):
     kb.ingest(folder)
     note = kb.show("note")
     assert (note.name, "Jane" in note.texts[0]) == ("Heading", False)
-    del note.metadata["modified"]
+    del note.metadata["file_modified"]
     assert note.metadata == {
-        **{"format": "md", "title": "A note\n", "author": "Jane Doe", "date": "2024-05-01"},
+        **{"file_format": "md", "title": "A note\n", "author": "Jane Doe", "date": "2024-05-01"},
         **{"tags": ["lamps", "cups"], "rating": 4, "aliases": ["The memo"]},
     }
     links = [(one.relation, one.target) for one in note.relations]
@@ -192,5 +192,5 @@ def test_front_matter_that_is_no_yaml_stays_text(kb, tmp_path, front):
     (tmp_path / "a.md").write_text(f"---\n{front}\n---\n# Lamps\n\nGreen.\n")
     assert kb.ingest(tmp_path / "a.md").quarantined == []
     unit = kb.show("a")
-    assert sorted(unit.metadata) == ["format", "modified"]
+    assert sorted(unit.metadata) == ["file_format", "file_modified"]
     assert front in "".join(unit.texts)

@@ -32,6 +32,8 @@ def slides(path):
     for row, texts in enumerate((("Part", "Weight"), ("Rotor", "3.5 kg"))):
         for column, text in enumerate(texts):
             table.cell(row, column).text = text
+    group = second.shapes.add_group_shape()
+    group.shapes.add_textbox(*box).text_frame.text = "Turn the valve first."
     second.shapes.add_picture(BytesIO(picture_file()), *box[:2])
     presentation.save(str(path))
 
@@ -93,6 +95,7 @@ def test_slides_are_sections_with_notes_tables_and_pictures(kb, tmp_path):
     (safety,) = kb.search(text="gloves goggles", k=1).chunks
     assert (safety.section, "Wear gloves & goggles." in safety.text) == ("Safety", True)
     assert "Show the gloves." in safety.text
+    assert "Turn the valve first." in "".join(unit.texts)
     (row,) = kb.search(text="weight rotor", k=1).chunks
     assert (row.table.name, row.table.cells[1][1].text) == ("Slide 2", "3.5 kg")
     with Image.open(unit.images[0]) as picture:

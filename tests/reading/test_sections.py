@@ -113,7 +113,7 @@ def test_documents_that_mention_something_are_listed_with_the_words(documents):
     assert piece.text[start:end] == "colours"
     both = documents.query(None, "Which documents describe json?").reading.items
     assert both == ("Formatter (formatter.md)", "Printer (printer.md)")
-    filtered = documents.query(None, "Which documents describe json?", where="format=html")
+    filtered = documents.query(None, "Which documents describe json?", where="file_format=html")
     assert not filtered.answer
     assert not documents.query(None, "Which documents mention whales?").answer
 

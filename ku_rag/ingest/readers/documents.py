@@ -7,6 +7,7 @@ import posixpath
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _SOURCE = re.compile(
     r"""(<img\b[^>]*?\bsrc=["']|<image\b[^>]*?\bhref=["'])(?![a-z]+:)([^"']+)""", re.IGNORECASE
 )
+_MOST_EMBEDDED = 24 << 20
+"""Characters of the pictures of slides, in base 64."""
 _NOT_STORED = "word/media/missing"
 """Path of each picture that a DOCX file names but does not contain; it is reported as missing."""
 
@@ -73,13 +76,13 @@ def read_pptx(path: Path) -> Outline:
     with zipfile.ZipFile(path) as members:
         _check_members(members)
     embedded: dict[str, str] = {}
-    parts = []
+    parts, left_out = list[str](), list[str]()
     presentation = pptx.Presentation(str(path))
     for number, slide in enumerate(presentation.slides, 1):
         title = slide.shapes.title
         name = title.text_frame.text.strip() if title is not None else ""
         parts.append(f"<h2>{escape(name or f'Slide {number}')}</h2>")
-        for shape in slide.shapes:
+        for shape in _shapes(slide.shapes):
             if shape.has_text_frame and shape.shape_id != getattr(title, "shape_id", None):
                 texts = (paragraph.text for paragraph in shape.text_frame.paragraphs)
                 parts += [f"<p>{escape(text)}</p>" for text in texts if text.strip()]
@@ -89,15 +92,33 @@ def read_pptx(path: Path) -> Outline:
                 )
                 parts.append(f"<table><tr>{'<tr>'.join(rows)}</table>")
             elif isinstance(shape, extra("documents", "pptx.shapes.picture").Picture):
-                file = f"slide-{number}-{shape.shape_id}.{shape.image.ext}"
-                embedded[file] = base64.b64encode(shape.image.blob).decode()
+                file = f"slide-{number}-{shape.shape_id}"
+                try:
+                    picture = base64.b64encode(shape.image.blob).decode()
+                except (KeyError, ValueError):  # it is linked
+                    continue
+                if sum(map(len, embedded.values())) + len(picture) > _MOST_EMBEDDED:
+                    left_out.append(f"the picture of slide {number} is left out: make it smaller")
+                    continue
+                embedded[file] = picture
                 parts.append(f'<img src="{file}">')
         if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame):
             parts.append(f"<p>{escape(notes.text)}</p>")
     outline = read_html(path, "".join(parts))
     outline.title, outline.embedded = clean_name(presentation.core_properties.title), embedded
     outline.is_document = True
+    for reason in left_out:
+        outline.quarantine(0, reason)
     return outline
+
+
+def _shapes(shapes: Any) -> Iterator[Any]:  # noqa: ANN401 - of python-pptx, which has no types
+    """Yield the shapes of a slide, and those of its groups."""
+    for shape in shapes:
+        if hasattr(shape, "shapes"):
+            yield from _shapes(shape.shapes)
+        else:
+            yield shape
 
 
 def read_epub(path: Path) -> Outline:

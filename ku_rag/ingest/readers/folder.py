@@ -1,9 +1,9 @@
 """Folders: which files describe one unit, and the right reader for each file.
 
-A folder that directly holds pictures, texts or documents is a unit with the folder's name. Record
-files (.jsonl, .csv, .tsv) are read by their own readers. In the ingested folder itself, the
-headings of texts and documents name units, and pictures are units with the file's name. A picture
-that a record, text or document names, in the same folder or below it, belongs to that one alone.
+A sub-folder that directly holds pictures, or a single text or document, is a unit with the folder's
+name. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents are
+units, or their headings are; pictures in the ingested folder are units with the file's name. A
+picture that a record, text or document names, in the same folder or below it, belongs to it alone.
 Knowledge bases are skipped. What cannot be read is reported, and the rest is read.
 """
 

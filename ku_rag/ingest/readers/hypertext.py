@@ -136,7 +136,7 @@ class _Parser(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add text to the document, or to a cell or the caption of a table."""
         if self._left_out:
-            if self._left_out == "title" and not self._parts:
+            if self._left_out == "title" and not (self._parts or self.outline.title):
                 self.outline.title = clean_name(self.outline.title + data)
             return
         self._lists.add_text(data)
@@ -164,7 +164,7 @@ class _Parser(HTMLParser):
         elif tag == "nav":
             self._navigation.append(self._length)
         elif tag == "dd":
-            self._is_indented = True
+            self._is_indented = not self._depth
         elif tag == "table":
             self._end_heading()
             self._depth += 1
@@ -173,7 +173,7 @@ class _Parser(HTMLParser):
                 self._inside = self._outside
         elif self._depth == 1 and tag in ("caption", "tr", "td", "th"):
             self._start_cell(tag, attributes)
-        elif tag in _HEADINGS and not self._depth:
+        elif tag in _HEADINGS and not (self._depth or self._navigation):
             self._end_heading()
             self._heading = int(tag[1]), self._length, len(self._parts)
 
@@ -195,6 +195,8 @@ class _Parser(HTMLParser):
             self._preformatted -= 1
             if not (self._preformatted or self._depth):
                 self._write("\n```")
+        elif tag in ("dd", "dl"):
+            self._is_indented = False
         elif tag == "nav" and self._navigation:
             start = self._navigation.pop()
             if not self._navigation:

@@ -1,4 +1,4 @@
-"""Markdown and text files: the headings of a document name units."""
+"""Markdown and text files: headings, tables, pictures, links and front matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outlines of documents: text, headings, pictures and tables; the headings name units."""
+"""Outlines of documents: text, headings, pictures and tables, and the units that they describe."""
 
 from __future__ import annotations
 
@@ -23,12 +23,21 @@ from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
 from ku_rag.text.statements import CODE
 from ku_rag.text.tokens import words
-from ku_rag.types import Cell, Line, Quarantined, Record, Relation, Source, Table, TextPlace, Unit
+from ku_rag.types import (
+    SECTION_MARK,
+    Cell,
+    Line,
+    Quarantined,
+    Record,
+    Relation,
+    Source,
+    Table,
+    TextPlace,
+    Unit,
+)
 
 Mode = Literal["auto", "file", "heading", "whole"]
 """What is a unit: see `read_units`."""
-SECTION_MARK = " > "
-"""Between the headings of a section."""
 _FIRST_CHARACTERS = 200
 _FEW = 3
 """Sections that have something in common; two may have it by chance."""
@@ -146,8 +155,8 @@ class Outline:
             id=identity,
             aliases=aliases,
             metadata={
-                "format": self.path.suffix.lower()[1:],
-                "modified": self.modified,
+                "file_format": self.path.suffix.lower()[1:],
+                "file_modified": self.modified,
                 **self.metadata,
             },
             relations=tuple(Relation("links to", target) for target in self._linked(identity)),

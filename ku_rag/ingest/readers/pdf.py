@@ -30,7 +30,8 @@ _RARE = 0.1
 """Share of the letters that those of one size of headings have at most."""
 _LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
 """A line of a table of contents."""
-_PAGE_NUMBER = re.compile(r"\s(?:\d{1,4}|[ivxlc]{1,6})$")
+_PAGE_NUMBER = re.compile(r"\s(?:(\d{1,4})|[ivxlc]{1,6})$")
+_FEW_ENTRIES = 3
 _MARGIN = 0.12
 """Share of the height of a page where its running heads and numbers are."""
 _REPEATED, _REPEATED_SHARE = 3, 0.3
@@ -94,23 +95,35 @@ def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
         line for line in lines if line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN if line.text
     ]
     counts = Counter({key: len({*pages}) for key, pages in _pages(at_margin, key).items()})
+    usual = _usual_size(lines)
     for line in lines:
         is_margin = line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN
         is_number = re.fullmatch(r"\W*(?:\d{1,4}|[ivxlc]{1,6})\W*", line.text)
         repeated = counts[key(line)]
-        is_head = repeated >= max(_REPEATED, _REPEATED_SHARE * pages)
+        is_head = line.size <= _LARGER * usual and repeated >= max(
+            _REPEATED, _REPEATED_SHARE * pages
+        )
         if not (is_margin and line.text and (is_number or is_head)):
             yield line
 
 
 def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
-    """Yield lines without those of a table of contents: a heading and the number of a page."""
+    """Yield lines without tables of contents: headings with numbers of pages that do not fall."""
     keys = {name_key(line.text) for line in lines}
-    for line in lines:
+
+    def page_of(line: TextLine) -> int | None:
         number = _PAGE_NUMBER.search(line.text)
-        title = name_key(line.text[: number.start()]) if number else ""
-        if not (_LEADERS.search(line.text) or (title and title in keys)):
-            yield line
+        if not number:
+            return None
+        title = name_key(line.text[: number.start()])
+        is_entry = _LEADERS.search(line.text) or (title and title in keys)
+        return int(number[1] or 0) if is_entry else None
+
+    for is_entry, group in groupby(lines, lambda line: page_of(line) is not None):
+        run = list(group)
+        numbers = [page_of(line) or 0 for line in run]
+        is_contents = is_entry and len(run) >= _FEW_ENTRIES and numbers == sorted(numbers)
+        yield from () if is_contents else run
 
 
 def _pages(lines: Iterable[TextLine], key: Any) -> dict[tuple[str, int], list[int]]:  # noqa: ANN401
@@ -131,10 +144,7 @@ def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str
         for line, level in matched:
             line.level = min(level, 6)
         return
-    letters = Counter[float]()
-    for line in lines:
-        letters[line.size] += len(line.text) if line.size else 0
-    usual = max(letters, key=letters.__getitem__, default=0.0)
+    letters, usual = _letters(lines), _usual_size(lines)
     rare = _RARE * sum(letters.values())
     larger = (size for size in letters if size > _LARGER * usual and letters[size] < rare)
     sizes = sorted(larger, reverse=True)
@@ -148,6 +158,20 @@ def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str
             line.level = levels[line.size]
         elif line.is_bold and begins and line.size >= usual and _may_be_heading(line.text):
             line.level = min(len(sizes) + 1, 6)
+
+
+def _letters(lines: Sequence[TextLine]) -> Counter[float]:
+    """Return the number of letters of each size."""
+    letters = Counter[float]()
+    for line in lines:
+        letters[line.size] += len(line.text) if line.size else 0
+    return letters
+
+
+def _usual_size(lines: Sequence[TextLine]) -> float:
+    """Return the size of most letters."""
+    letters = _letters(lines)
+    return max(letters, key=letters.__getitem__, default=0.0)
 
 
 def _may_be_heading(text: str) -> bool:
