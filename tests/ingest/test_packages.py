@@ -136,6 +136,22 @@ def test_a_book_whose_spine_leads_out_of_it_is_left_out(tmp_path):
     assert isinstance(left_out, Quarantined)
 
 
+def test_pictures_of_a_book_come_from_the_book_alone(kb, tmp_path):
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(picture_file())
+    book(tmp_path / "a.epub")
+    with zipfile.ZipFile(tmp_path / "a.epub") as members:
+        kept = {name: members.read(name) for name in members.namelist()}
+    addresses = (str(outside), f"../../../{outside}", "../../outside.png", "https://example.org/a")
+    images = "".join(f'<img src="{address}"/>' for address in addresses)
+    kept["OPS/text/one.xhtml"] = f"<h1>The pier</h1>{images}".encode()
+    with zipfile.ZipFile(tmp_path / "a.epub", "w") as members:
+        for name, content in kept.items():
+            members.writestr(name, content)
+    report = kb.ingest(tmp_path / "a.epub")
+    assert (report.images_added, len(report.quarantined)) == (1, 4)
+
+
 def test_entities_of_a_book_are_not_expanded(tmp_path):
     entity = '<!DOCTYPE p [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
     book(tmp_path / "a.epub", entity + PACKAGE.replace("Harbour walks", "&x;"))

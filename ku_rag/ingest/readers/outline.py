@@ -323,8 +323,8 @@ class Outline:
         yield from ((line, address) for _, line, address in self.images[first:last])
 
     def _locate(self, address: str) -> Path:
-        if self.is_archive:
-            return self.path / address
+        if self.is_archive and "://" not in address and not address.startswith("data:"):
+            return Path(f"{self.path}/{address}")  # "/" would let an absolute address leave it
         if address in self.embedded:
             return EmbeddedPath.of(str(self.path / address), self.embedded[address])
         try:
