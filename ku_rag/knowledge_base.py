@@ -21,7 +21,7 @@ from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.errors import BadInput, Locked, NotFound, Refused
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
@@ -718,10 +718,12 @@ class KnowledgeBase:
             raise BadInput(f"{folder} is no folder: name the folder to watch")
         watchfiles = plugins.extra("watch", "watchfiles")
 
+        base = self.path.resolve()
+
         def is_watched(_: object, file: str) -> bool:
             names = Path(file).relative_to(folder).parts
             return not (
-                any(name.startswith(".") for name in names) or Path(file).is_relative_to(self.path)
+                any(name.startswith(".") for name in names) or Path(file).is_relative_to(base)
             )
 
         def sync(files: Sequence[str]) -> FolderChange:
@@ -739,11 +741,16 @@ class KnowledgeBase:
             rust_timeout=100,
             debounce=1_000,
         )
-        next(events, None)
-        yield sync(())
+        files, is_due = list[str](), True
         for event in events:
-            if event:
-                yield sync([f"{change.name} {file}" for change, file in sorted(event)])
+            files += (f"{change.name} {file}" for change, file in sorted(event))
+            if is_due := is_due or bool(event):
+                try:
+                    change = sync(files)
+                except Locked:  # it is tried again when the other process has written
+                    continue
+                yield change
+                files, is_due = [], False
 
     def add(self, unit: Unit, *, vectors: Mapping[str, Vectors] | None = None) -> Added:
         """Add a unit; without an id it joins the unit that it matches, if there is one.

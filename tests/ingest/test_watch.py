@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Timer
 
@@ -42,6 +44,40 @@ def test_changes_of_a_folder_are_synced(tmp_path):
         stop.set()
         assert list(seen) == []
     limit.cancel()
+
+
+def test_a_base_below_the_folder_starts_no_sync(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "lamp.md").write_text("The lamp is green.")
+    KnowledgeBase.open(folder / "kb", create=True).close()
+    (tmp_path / "link").symlink_to(folder)
+    stop = Event()
+    with KnowledgeBase.open(tmp_path / "link" / "kb") as kb:
+        changes = kb.watch(folder, stop=stop)
+        assert next(changes).report.units_added == 1
+        Timer(2, stop.set).start()
+        assert list(changes) == []
+
+
+def test_a_sync_waits_until_another_process_has_written(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "lamp.md").write_text("The lamp is green.")
+    with (
+        KnowledgeBase.open(tmp_path / "kb", create=True, lock_wait_s=0.1) as kb,
+        KnowledgeBase.open(tmp_path / "kb") as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        changes = kb.watch(folder)
+        next(changes)
+        with other.transaction():
+            (folder / "cup.md").write_text("The cup is red.")
+            change = pool.submit(next, changes)
+            time.sleep(2)
+            assert not change.done()
+        assert change.result(60).files == (f"added {folder / 'cup.md'}",)
+        assert [unit.id for unit in kb.list()] == ["cup", "lamp"]
 
 
 def test_a_file_is_not_watched(kb, tmp_path):
