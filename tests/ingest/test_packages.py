@@ -130,10 +130,13 @@ def test_damaged_packages_are_left_out(tmp_path, name):
     assert "damaged or encrypted" in left_out.reason
 
 
-def test_a_book_whose_spine_leads_out_of_it_is_left_out(tmp_path):
-    book(tmp_path / "a.epub", PACKAGE.replace("text/one.xhtml", "../../../etc/passwd"))
-    (left_out,) = read(tmp_path / "a.epub")
-    assert isinstance(left_out, Quarantined)
+@pytest.mark.parametrize("address", ["../../../etc/passwd", "text/gone.xhtml"])
+def test_a_chapter_that_is_not_in_the_book_is_reported(tmp_path, address):
+    book(tmp_path / "a.epub", PACKAGE.replace("text/one.xhtml", address))
+    record, left_out = read(tmp_path / "a.epub")
+    assert "It is short." in record.sources[0].texts[0]
+    assert left_out.reason.startswith("the chapter ")
+    assert "passwd" not in record.sources[0].texts[0]
 
 
 def test_pictures_of_a_book_come_from_the_book_alone(kb, tmp_path):

@@ -42,6 +42,15 @@ def read_text(path: Path) -> str:
         data = regular_file(path, "a text file", most=MAX_TEXT_BYTES).read_bytes()
     except (OSError, NotFound) as error:
         raise BadInput(f"the file cannot be read ({error}): check its rights") from error
+    return decode_text(data)
+
+
+def decode_text(data: bytes) -> str:
+    """Return a text in UTF-8, or in UTF-16 with a byte order mark.
+
+    Raises:
+        BadInput: It is blank, or no such text.
+    """
     encoding = encoding_of(data)
     try:
         text = data.decode(encoding)

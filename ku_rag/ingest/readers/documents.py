@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from defusedxml.ElementTree import fromstring
 
 from ku_rag.errors import BadInput
-from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, clean_name, read_text
+from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, clean_name, decode_text, read_text
 from ku_rag.ingest.readers.hypertext import read_html
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.plugins import extra
@@ -134,15 +134,21 @@ def read_epub(path: Path) -> Outline:
         root = fromstring(members.read(package))
         titles = [element.text or "" for element in root.iter(f"{_DUBLIN_CORE}title")]
         files = {item.get("id"): item.get("href", "") for item in root.iter(f"{_PACKAGE}item")}
-        parts = []
+        parts, left_out = list[str](), list[str]()
         for reference in root.iter(f"{_PACKAGE}itemref"):
             address = unquote(files[reference.get("idref")])
             file = posixpath.normpath(posixpath.join(posixpath.dirname(package), address))
-            html = members.read(file).decode("utf-8", "replace")
+            try:
+                html = decode_text(members.read(file))
+            except (BadInput, KeyError) as error:
+                left_out.append(f"the chapter {file!r} is left out: {error}")
+                continue
             parts.append(_with_member_paths(html, posixpath.dirname(file)))
     outline = read_html(path, "\n".join(parts))
     outline.title = clean_name(next(iter(titles), ""))
     outline.is_document = outline.is_archive = True
+    for reason in left_out:
+        outline.quarantine(0, reason)
     return outline
 
 
