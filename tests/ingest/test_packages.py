@@ -10,6 +10,7 @@ from pptx.util import Inches
 
 from ku_rag import KnowledgeBase
 from ku_rag.ingest.readers.folder import read
+from ku_rag.ingest.readers.parser import Limits, Parsing
 from ku_rag.types import Quarantined
 
 
@@ -87,6 +88,18 @@ lid
 """
 
 
+SPHINX = f"""
+:Author: Jane Doe
+:Version: 1.2
+
+.. py:function:: turn(x)
+
+   Turns a widget.
+
+See :ref:`wheels`. {"Long line. " * 2_000}
+"""
+
+
 def test_slides_are_sections_with_notes_tables_and_pictures(kb, tmp_path):
     slides(tmp_path / "course.pptx")
     kb.ingest(tmp_path / "course.pptx")
@@ -120,6 +133,33 @@ def test_rst_has_headings_code_and_terms_and_includes_nothing(kb, tmp_path):
     assert kb.query(None, "How do I install pumps?").answer == "pip install pumps"
     assert kb.query(None, "What does lid do in pumps?").answer == "Closes the pump."
     assert kb.query(None, "What does --speed do?").answer == "Turn faster."
+
+
+def test_fields_of_rst_are_facts_and_unknown_directives_stay(kb, tmp_path):
+    (tmp_path / "widget.rst").write_text(SPHINX)
+    assert kb.ingest(tmp_path / "widget.rst").quarantined == []
+    facts = [(fact.label, fact.value) for fact in kb.facts("widget") if fact.label == "Author"]
+    assert facts == [("Author", "Jane Doe")]
+    text = "\n".join(kb.show("widget").texts)
+    assert ".. py:function:: turn(x) Turns a widget." in text
+    assert "See :ref:`wheels`. Long line. Long line." in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{'  ' * n}- a\n\n" for n in range(1_500)),
+        ".. |a| replace:: deep |b| |b|\n.. |b| replace:: |a| |a|\n\nBefore |a|\n",
+        "*" * 50_000,
+        "+--+\n|\n" * 5_000,
+    ],
+)
+def test_hostile_rst_ends_in_a_record_or_a_reason(tmp_path, text):
+    (tmp_path / "a.rst").write_text(text)
+    (tmp_path / "b.rst").write_text("Bergen is a city.")
+    first, bergen = read(tmp_path, Parsing(Limits(seconds=5)))
+    assert isinstance(first, Quarantined) or first.sources[0].texts
+    assert bergen.unit.name == "b"
 
 
 @pytest.mark.parametrize("name", ["a.pptx", "a.epub"])

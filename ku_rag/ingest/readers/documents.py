@@ -16,7 +16,13 @@ from urllib.parse import unquote
 from defusedxml.ElementTree import fromstring
 
 from ku_rag.errors import BadInput
-from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, clean_name, decode_text, read_text
+from ku_rag.ingest.readers.decoding import (
+    MAX_LINE,
+    MAX_PICTURE_BYTES,
+    clean_name,
+    decode_text,
+    read_text,
+)
 from ku_rag.ingest.readers.hypertext import read_html
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.plugins import extra
@@ -33,6 +39,8 @@ _SOURCE = re.compile(
 )
 _MOST_EMBEDDED = 24 << 20
 """Characters of the pictures of slides, in base 64."""
+_RST_ERROR = 3
+"""Level of messages of docutils about what it cannot parse; they hold its source."""
 _NOT_STORED = "word/media/missing"
 """Path of each picture that a DOCX file names but does not contain; it is reported as missing."""
 
@@ -164,22 +172,39 @@ def _with_member_paths(html: str, folder: str) -> str:
 def read_rst(path: Path) -> Outline:
     """Return the outline of an RST file; nothing that it includes is read.
 
+    Fields become lines "name: text". Directives that docutils does not know, such as those of
+    Sphinx, stay as text.
+
     Raises:
         MissingExtra: docutils is not installed.
     """
-    core = extra("documents", "docutils.core")
+    core, nodes = (extra("documents", f"docutils.{name}") for name in ("core", "nodes"))
     settings = {
         "file_insertion_enabled": False,
         "raw_enabled": False,
-        "report_level": 5,
+        "report_level": _RST_ERROR,
         "halt_level": 5,
+        "warning_stream": False,
+        "line_length_limit": MAX_LINE,
+        "docinfo_xform": False,
         "doctitle_xform": False,
+        "stylesheet_path": "",
         "syntax_highlight": "none",
-        "input_encoding": "unicode",
         "_disable_config": True,
     }
-    parts = core.publish_parts(read_text(path), writer="html5", settings_overrides=settings)
-    return read_html(path, parts["body"])
+    document = core.publish_doctree(read_text(path), settings_overrides=settings)
+    for message in list(document.findall(nodes.system_message)):
+        source = message.findall(nodes.literal_block) if message["level"] >= _RST_ERROR else ()
+        message.parent.replace(message, [nodes.paragraph(text=one.astext()) for one in source])
+    for fields in list(document.findall(nodes.field_list)):
+        for name, body in fields:
+            if (first := body.next_node(nodes.paragraph)) is not None:
+                first.insert(0, nodes.Text(f"{name.astext()}: "))
+        fields.replace_self([block for _, body in fields for block in body])
+    html = core.publish_from_doctree(document, writer="html5", settings_overrides=settings)
+    outline = read_html(path, html.decode())
+    outline.title = ""
+    return outline
 
 
 def _check_members(members: zipfile.ZipFile) -> None:
