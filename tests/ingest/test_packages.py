@@ -115,6 +115,21 @@ def test_slides_are_sections_with_notes_tables_and_pictures(kb, tmp_path):
         assert picture.size == (60, 40)
 
 
+def test_a_deck_has_the_name_of_its_title_slide_and_no_footers(kb, tmp_path):
+    presentation = Presentation()
+    presentation.core_properties.title = "PowerPoint Presentation"
+    first = presentation.slides.add_slide(presentation.slide_layouts[0])
+    first.shapes.title.text = "Pump course"
+    for footer in first.slide_layout.placeholders:
+        if footer.placeholder_format.idx >= 10:
+            first.shapes.clone_placeholder(footer)
+            first.placeholders[footer.placeholder_format.idx].text = "Page footer"
+    presentation.save(str(tmp_path / "course.pptx"))
+    kb.ingest(tmp_path / "course.pptx")
+    unit = kb.show("course")
+    assert (unit.name, "footer" in "".join(unit.texts)) == ("Pump course", False)
+
+
 def test_the_documents_of_a_book_are_read_in_the_order_of_its_spine(kb, tmp_path):
     book(tmp_path / "walks.epub")
     kb.ingest(tmp_path / "walks.epub")

@@ -86,10 +86,13 @@ def read_pptx(path: Path) -> Outline:
     embedded: dict[str, str] = {}
     parts, left_out = list[str](), list[str]()
     presentation = pptx.Presentation(str(path))
+    deck_title = presentation.core_properties.title  # often that of the program or of a template
     for number, slide in enumerate(presentation.slides, 1):
         title = slide.shapes.title
         name = title.text_frame.text.strip() if title is not None else ""
         parts.append(f"<h2>{escape(name or f'Slide {number}')}</h2>")
+        if number == 1 and name and _placeholder(title) == "CENTER_TITLE":
+            deck_title = name
         for shape in _shapes(slide.shapes):
             if shape.has_text_frame and shape.shape_id != getattr(title, "shape_id", None):
                 texts = (paragraph.text for paragraph in shape.text_frame.paragraphs)
@@ -113,7 +116,7 @@ def read_pptx(path: Path) -> Outline:
         if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame):
             parts.append(f"<p>{escape(notes.text)}</p>")
     outline = read_html(path, "".join(parts))
-    outline.title, outline.embedded = clean_name(presentation.core_properties.title), embedded
+    outline.title, outline.embedded = clean_name(deck_title), embedded
     outline.is_document = True
     for reason in left_out:
         outline.quarantine(0, reason)
@@ -121,12 +124,17 @@ def read_pptx(path: Path) -> Outline:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:  # noqa: ANN401 - of python-pptx, which has no types
-    """Yield the shapes of a slide, and those of its groups."""
+    """Yield the shapes of a slide, and those of its groups, without footers."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _shapes(shape.shapes)
-        else:
+        elif _placeholder(shape) not in ("DATE", "FOOTER", "SLIDE_NUMBER"):
             yield shape
+
+
+def _placeholder(shape: Any) -> str:  # noqa: ANN401
+    """Return the kind of a placeholder, or ""."""
+    return str(shape.placeholder_format.type.name) if shape.is_placeholder else ""
 
 
 def read_epub(path: Path) -> Outline:
