@@ -17,7 +17,14 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePath
 
-from ku_rag.text.question import ENTRIES, Question, analyse, is_negated, names_and_numbers
+from ku_rag.text.question import (
+    ENTRIES,
+    MOST_CHARACTERS,
+    Question,
+    analyse,
+    is_negated,
+    names_and_numbers,
+)
 from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import CODE, is_labelled_line, of_text
 from ku_rag.text.stems import every_stem, label_stems, stem
@@ -153,7 +160,8 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed, _covering]
     if analysis.words[:1] == ("how",) and analysis.words[1:2] in _ASKS_WAY:
         forms = [_commands, _entries_for, _covering]
-    identifiers = [name.casefold() for name in _IDENTIFIER.findall(question)]
+    beginning = question[:MOST_CHARACTERS]
+    identifiers = [name.casefold() for name in _IDENTIFIER.findall(beginning)]
     for form in forms:
         candidates = (
             candidate

@@ -68,7 +68,7 @@ def read_pdf(path: Path) -> Outline:
         bookmarks = [
             (entry.level + 1, clean_name(entry.get_title()), destination.get_index() + 1)
             for entry in document.get_toc(max_depth=6)
-            if (destination := entry.get_dest())
+            if (destination := entry.get_dest()) and destination.get_index() is not None
         ]
         outline.title = clean_name(document.get_metadata_value("Title"))
     lines = list(_without_margins(lines))
