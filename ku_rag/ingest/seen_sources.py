@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ku_rag.ingest.readers.registry import READERS
 from ku_rag.store.connection import Connection
 from ku_rag.types import Quarantined, Record
 
@@ -24,7 +25,7 @@ class SeenSources:
     def __init__(self) -> None:
         self._uris: set[str] = set()
         self._broken: set[str] = set()
-        self._files: set[str] | None = None  # of the uris, when everything is read
+        self._files: set[str] = set()
 
     def new_sources(self, record: Record) -> tuple[Record, list[Quarantined]]:
         """Return a record without the sources that were read before, and a report of these."""
@@ -55,9 +56,12 @@ class SeenSources:
             self._broken |= {item.item, _LINE.sub("", item.item)}
         else:
             self._uris.update(source.uri for source in item.sources)
+            self._files.update(source.uri.partition("#")[0] for source in item.sources)
 
     def missing_below(self, connection: Connection, folder: Path) -> dict[int, str]:
         """Return row → uri of stored sources below a folder that were not read, or broken."""
+        # Of a document that was read, all is known; a remark is on a picture or a page.
+        broken = {file for file in self._broken if not (file in self._files and _is_document(file))}
         rows = connection.execute(
             "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ? ORDER BY row",
             uris_below(folder),
@@ -66,14 +70,15 @@ class SeenSources:
             row: uri
             for row, uri in rows
             if uri not in self._uris
-            and self._broken.isdisjoint(uri[: m.start()] for m in _BOUNDARY.finditer(uri))
+            and broken.isdisjoint(uri[: m.start()] for m in _BOUNDARY.finditer(uri))
         }
 
     def has_other_form(self, uri: str) -> bool:
         """Return whether the file of a source was read, as a whole instead of its parts or so."""
         file, _, part = uri.partition("#")
-        if part:
-            return file in self._uris
-        if self._files is None:
-            self._files = {seen.partition("#")[0] for seen in self._uris}
-        return file in self._files
+        return file in (self._uris if part else self._files)
+
+
+def _is_document(file: str) -> bool:
+    reader = READERS.get(Path(file).suffix.lower())
+    return reader is not None and reader.returns == "outline"

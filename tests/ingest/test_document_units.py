@@ -194,3 +194,19 @@ def test_front_matter_that_is_no_yaml_stays_text(kb, tmp_path, front):
     unit = kb.show("a")
     assert sorted(unit.metadata) == ["file_format", "file_modified"]
     assert front in "".join(unit.texts)
+
+
+def test_headings_that_are_gone_go_also_from_a_document_with_a_missing_picture(kb, tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    text = f"{COUNTRIES}\n![map](missing.png)\n"
+    (folder / "countries.md").write_text(text)
+    kb.sync(folder)
+    assert "Sweden" in ids(kb)
+    (folder / "countries.md").write_text(text.replace("Sweden", "Finland"))
+    report = kb.sync(folder)
+    assert report.units_deleted == ["Sweden"]
+    assert "Finland" in ids(kb)
+    (folder / "countries.md").write_bytes(b"\xff\xfe\xff")
+    kb.sync(folder)
+    assert "Finland" in ids(kb)

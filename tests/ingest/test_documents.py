@@ -341,3 +341,12 @@ def test_a_word_file_without_one_of_its_pictures_keeps_its_text(tmp_path):
         assert report.chunks_added
         assert [one.item.rpartition("/")[2] for one in report.quarantined] == ["missing"]
         assert kb.verify().ok
+
+
+def test_a_list_of_links_that_says_more_is_no_table_of_contents(tmp_path):
+    items = "".join(f"<li><a href='#{n}'>Tea {n}</a>{{}}</li>" for n in "abc")
+    for name, after in (("prices", " 5"), ("contents", "")):
+        page = f"<h1>Drinks</h1><ul>{items.format(*[after] * 3)}</ul><p>All are hot.</p>"
+        (tmp_path / f"{name}.html").write_text(page)
+        (record,) = read(tmp_path / f"{name}.html")
+        assert ("Tea b" in "".join(record.sources[0].texts)) == bool(after)

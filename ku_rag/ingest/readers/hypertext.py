@@ -91,7 +91,7 @@ class _Lists:
 
     def add_text(self, text: str) -> None:
         """Note a text."""
-        self._has_text |= not self._is_link and any(map(str.isalpha, text))
+        self._has_text |= not self._is_link and any(map(str.isalnum, text))
 
     def end(self, tag: str) -> int | None:
         """Note the end of an element; return where a list of contents begins that ends here."""
