@@ -151,3 +151,23 @@ def test_boxes_are_those_of_the_page_as_it_is_shown(tmp_path, degrees, corner):
     left, top, right, bottom = piece.box
     assert (left < 0.1, right > 0.9) == ("l" in corner, "r" in corner)
     assert (top < 0.1, bottom > 0.9) == ("t" in corner, "b" in corner)
+
+
+def test_text_at_the_top_of_pages_is_kept_if_its_numbers_do_not_follow_the_pages(tmp_path):
+    canvas = Canvas(str(tmp_path / "prices.pdf"), pagesize=(WIDTH, HEIGHT))
+    for page in range(1, 5):
+        write(canvas, 50, 20, f"Price list, page {page} of 4")
+        for row in range(40):
+            write(canvas, 50, 40 + 17 * row, f"Article {100 * page + row}: {7 + row} euro")
+        write(canvas, 50, 790, ("i", "ii", "iii", "iv")[page - 1])
+        canvas.showPage()
+    canvas.save()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "prices.pdf")
+        lines = "\n".join(kb.show("prices").texts).splitlines()
+        stated = {
+            f"Article {100 * page + row}: {7 + row} euro"
+            for page in range(1, 5)
+            for row in range(40)
+        }
+        assert {line for line in lines if line} == stated

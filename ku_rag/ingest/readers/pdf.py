@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.outline import Outline
@@ -32,8 +31,12 @@ _LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
 """A line of a table of contents."""
 _PAGE_NUMBER = re.compile(r"\s(?:(\d{1,4})|[ivxlc]{1,6})$")
 _FEW_ENTRIES = 3
-_MARGIN = 0.12
+_MARGIN = 0.15
 """Share of the height of a page where its running heads and numbers are."""
+_PLACES = 40
+"""Heights on a page that are told apart."""
+_NUMBER = re.compile(r"\b(?:\d{1,9}|[ivxlc]{1,8})\b")
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _REPEATED, _REPEATED_SHARE = 3, 0.3
 """Pages, and their share, on which a running head is."""
 _GAP = 1.45
@@ -85,26 +88,48 @@ def read_pdf(path: Path) -> Outline:
 
 
 def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
-    """Yield lines without running heads and feet, and page numbers."""
-    pages = len({line.page for line in lines})
-
-    def key(line: TextLine) -> tuple[str, int]:
-        return re.sub(r"\d+|\b[ivxlc]+\b", "#", line.text), round(line.box[1] * 40)
-
-    at_margin = [
-        line for line in lines if line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN if line.text
-    ]
-    counts = Counter({key: len({*pages}) for key, pages in _pages(at_margin, key).items()})
-    usual = _usual_size(lines)
+    """Yield lines without running heads and feet, and numbers of pages."""
+    usual, pages = _usual_size(lines), len({line.page for line in lines})
+    groups: dict[tuple[str, int], list[TextLine]] = {}
     for line in lines:
         is_margin = line.box[3] < _MARGIN or line.box[1] > 1 - _MARGIN
-        is_number = re.fullmatch(r"\W*(?:\d{1,4}|[ivxlc]{1,6})\W*", line.text)
-        repeated = counts[key(line)]
-        is_head = line.size <= _LARGER * usual and repeated >= max(
-            _REPEATED, _REPEATED_SHARE * pages
-        )
-        if not (is_margin and line.text and (is_number or is_head)):
-            yield line
+        if line.text and is_margin and line.size <= _LARGER * usual:
+            key = _NUMBER.sub("#", line.text), round(line.box[1] * _PLACES)
+            groups.setdefault(key, []).append(line)
+    most = max(_REPEATED, _REPEATED_SHARE * pages)
+    heads = {
+        id(line)
+        for group in groups.values()
+        if len({line.page for line in group}) >= most
+        for series in _series(group)
+        if len({line.page for line in series}) >= _REPEATED
+        for line in series
+    }
+    yield from (line for line in lines if id(line) not in heads)
+
+
+def _series(lines: Sequence[TextLine]) -> list[list[TextLine]]:
+    """Return lines that differ in numbers alone by those whose numbers rise with their pages.
+
+    "Article 100" and "Article 200" at the top of two pages are text.
+    """
+    numbers = [_NUMBER.findall(line.text) for line in lines]
+    is_constant = [len({*column}) == 1 for column in zip(*numbers, strict=True)]
+    series: dict[tuple[int, ...], list[TextLine]] = {}
+    for line, of_line in zip(lines, numbers, strict=True):
+        columns = zip(of_line, is_constant, strict=True)
+        offsets = tuple(0 if same else _as_number(text) - line.page for text, same in columns)
+        series.setdefault(offsets, []).append(line)
+    return [*series.values()]
+
+
+def _as_number(text: str) -> int:
+    """Return a number in digits, or in small Roman numerals."""
+    if text.isdigit():
+        return int(text)
+    values = [_ROMAN[letter] for letter in text]
+    below = [*values[1:], 0]
+    return sum(-n if n < after else n for n, after in zip(values, below, strict=True))
 
 
 def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
@@ -124,13 +149,6 @@ def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
         numbers = [page_of(line) or 0 for line in run]
         is_contents = is_entry and len(run) >= _FEW_ENTRIES and numbers == sorted(numbers)
         yield from () if is_contents else run
-
-
-def _pages(lines: Iterable[TextLine], key: Any) -> dict[tuple[str, int], list[int]]:  # noqa: ANN401
-    pages: dict[tuple[str, int], list[int]] = {}
-    for line in lines:
-        pages.setdefault(key(line), []).append(line.page)
-    return pages
 
 
 # ---- headings ------------------------------------------------------------------------------------
