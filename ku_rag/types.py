@@ -304,10 +304,13 @@ class Record:
         unit: its declaration (texts and images are in `sources`, not here); None for text that
             belongs to no unit of its own and is shared by those it names.
         sources: at least one.
+        is_document: whether the unit is one whole document. If another document has its id, it gets
+            another one.
     """
 
     unit: Unit | None
     sources: tuple[Source, ...]
+    is_document: bool = False
 
 
 @dataclass(frozen=True, slots=True)

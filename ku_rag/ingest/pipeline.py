@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -54,6 +54,9 @@ _NEW_OBJECTS = 100_000  # until garbage is collected; few are in cycles
 _LETTERS = 3
 _USUAL_TOKENS = 256
 """A chunk has about three letters for each token that fits into it."""
+
+_OF_DOCUMENT = "s.origin = 'ingest' AND s.declared LIKE '%\"file_format\"%'"
+"""Condition of sources that are one whole document: they alone declare their format."""
 
 Item = Record | PreparedRecord | Quarantined
 """What a reader yields; a prepared record is stored as it is."""
@@ -167,7 +170,7 @@ class Pipeline:
     # ---- batches -------------------------------------------------------------------------------
 
     def _batches(self, items: Iterable[Item], progress: Progress | None) -> Iterator[_Batch]:
-        seen = SeenSources()
+        seen, documents = SeenSources(), dict[str, str]()
         batch, size, contents = _Batch([], IngestReport()), 0, 0
         most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
@@ -184,6 +187,8 @@ class Pipeline:
                 batch.report.quarantined += repeated
                 if not record.sources:
                     continue
+                if record.is_document:
+                    record = self._with_own_id(record, documents)
                 prepared, unread = prepare(record, "ingest")
                 batch.report.quarantined += unread
             batch.records.append(prepared)
@@ -195,6 +200,29 @@ class Pipeline:
                 batch, size, contents = _Batch([], IngestReport()), 0, 0
                 started = time.monotonic()
         yield batch
+
+    def _with_own_id(self, record: Record, documents: dict[str, str]) -> Record:
+        """Return a document with the id that it has in the base, or one that no other document has.
+
+        `documents` has the uri of each id that was given in this run, and gets this one.
+        """
+        connection, (source, *_), unit = self._database.connection, record.sources, record.unit
+        assert unit is not None
+
+        def owners(condition: str, value: str) -> list[str]:
+            query = f"SELECT u.id FROM sources s JOIN units u ON u.row = s.unit WHERE {condition}"
+            rows = connection.execute(f"{query} AND {_OF_DOCUMENT}", (value,))
+            return [unit_id for (unit_id,) in rows]
+
+        if stored := owners("s.uri = ?", source.uri):
+            (new_id,) = stored
+        else:
+            new_id, number = str(unit.id), 1
+            while documents.get(new_id, source.uri) != source.uri or owners("u.id = ?", new_id):
+                number += 1
+                new_id = f"{unit.id}-{number}"
+        documents[new_id] = source.uri
+        return replace(record, unit=replace(unit, id=new_id))
 
     def _weight(self, record: PreparedRecord) -> int:
         """About how many bytes a record and its vectors take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ku_rag.ingest.readers.registry import READERS
@@ -43,7 +44,7 @@ class SeenSources:
                     "the first is kept, give every record an id of its own",
                 )
             )
-        return Record(record.unit, tuple(new)), repeated
+        return replace(record, sources=tuple(new)), repeated
 
     def add(self, item: Record | Quarantined) -> None:
         """Add the sources of an item.

@@ -210,3 +210,39 @@ def test_headings_that_are_gone_go_also_from_a_document_with_a_missing_picture(k
     (folder / "countries.md").write_bytes(b"\xff\xfe\xff")
     kb.sync(folder)
     assert "Finland" in ids(kb)
+
+
+def test_documents_of_the_same_name_are_units_of_their_own(kb, tmp_path):
+    for folder, product in (("one", "Alpha"), ("two", "Beta")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "README.md").write_text(
+            f"# {product} tool\n\n- Price: {len(folder + product)} euro\n"
+        )
+    (tmp_path / "one" / "README.html").write_text("<h1>Gamma tool</h1><p>Price: 3 euro</p>")
+    kb.ingest(tmp_path / "one")
+    kb.ingest(tmp_path / "two")
+    names = {unit.id: unit.name for unit in kb.list()}
+    assert names == {"README": "Gamma tool", "README-2": "Alpha tool", "README-3": "Beta tool"}
+    assert kb.query(None, "What is the price of the Alpha tool?").answer == "8 euro"
+    for folder in ("one", "two"):
+        assert kb.sync(tmp_path / folder).units_added == 0
+    assert {unit.id: unit.name for unit in kb.list()} == names
+    # The same file below another folder stays the same unit.
+    assert kb.ingest(tmp_path / "two" / "README.md").units_unchanged == 1
+    (tmp_path / "one" / "README.html").unlink()
+    assert kb.sync(tmp_path / "one").units_deleted == ["README"]
+    assert [unit.id for unit in kb.list()] == ["README-2", "README-3"]
+
+
+def test_documents_of_a_folder_without_its_picture_are_units_again(kb, tmp_path):
+    guide = tmp_path / "docs" / "guide"
+    guide.mkdir(parents=True)
+    for name in ("install", "usage"):
+        (guide / f"{name}.md").write_text(f"How to {name} it.")
+    picture(guide / "shot.png", 1)
+    kb.ingest(tmp_path / "docs")
+    assert ids(kb) == ["guide"]
+    (guide / "shot.png").unlink()
+    kb.sync(tmp_path / "docs")
+    assert ids(kb) == ["guide/install", "guide/usage"]
+    assert not kb.verify().problems

@@ -166,7 +166,8 @@ class Outline:
         if self._has_title() and not self.text[: self.headings[0].start].strip():
             title = self.headings[0]
             start = title.end
-        return Record(unit, (self.source(uri, start, len(self.text), title),))
+        source = self.source(uri, start, len(self.text), title)
+        return Record(unit, (source,), is_document=True)
 
     def _linked(self, identity: str) -> list[str]:
         """Return the ids of the documents that the document links to.
