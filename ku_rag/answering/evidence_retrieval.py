@@ -123,7 +123,8 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
         return Paths()
     graph = graph_of(base)
     if mentioned := mentions.read(base.database.connection, question, graph.among):
-        return Paths((), tuple(mentioned), (), tuple(mentioned.values()), "Their texts say it.")
+        documents, places = zip(*mentioned, strict=True)
+        return Paths((), documents, (), places, "Their texts say it.")
     entities = graph.of_units([unit.row for unit in matched.units])
     starts = [entity for entity in entities if entity.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.

@@ -83,7 +83,7 @@ def check_method(method: str, mllm: MLLM | None, options: MethodOptions) -> None
     """
     if method not in METHODS:
         raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
-    steps = papers.load_steps({name: getattr(options, name) for name in _SHARED})
+    steps = papers.load_steps(_arguments(method, options))
     if (method in WITH_MODEL or (steps and steps.needs_model)) and mllm is None:
         method = options.strict or method
         raise NotFound(f"the method {method} asks a model, and there is none: name one with --mllm")
@@ -101,13 +101,18 @@ def answer(
     """
     if method == "graph":
         return _search_graph(base, question, options)
+    return base.query(question.image, question.question, **_arguments(method, options))
+
+
+def _arguments(method: str, options: MethodOptions) -> dict[str, Any]:
+    """Return the arguments of `KnowledgeBase.query` by which a method answers."""
     names = _SHARED if method != "model-only" else ()
-    arguments = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
+    arguments = {name: getattr(options, name) for name in names} | dict(QUERIES.get(method, {}))
     if method == "evidence" or options.strict == "graphrag":
         arguments["construction"] = options.construction
     if method == "plan" or options.strict == "cogplanner":
         arguments["plan"] = options.plan
-    return base.query(question.image, question.question, **arguments)
+    return arguments
 
 
 def _search_graph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 from pathlib import PurePath
 
@@ -13,8 +14,9 @@ from ku_rag.text.statements import locate
 from ku_rag.text.stems import stem
 from ku_rag.text.tokens import stop_words, words
 
-Mentions = dict[str, tuple[int, int, int]]
-"""Name and file of each document → row of a chunk, and start and end of the words in it."""
+Mentions = list[tuple[str, tuple[int, int, int]]]
+"""Name and file of each document, also its id if others are called so; row of a chunk, and start
+and end of the words in it."""
 
 
 def read(connection: Connection, question: str, among: Container[int] | None) -> Mentions | None:
@@ -39,12 +41,12 @@ def read(connection: Connection, question: str, among: Container[int] | None) ->
     ]
     if not (verbs and mentioned):
         return None
-    documents: Mentions = {}
+    documents: dict[str, tuple[str, tuple[int, int, int]]] = {}  # by the id of the unit
     for _, chunk, text in keywords.chunks_with_all(connection, [" ".join(mentioned)]):
         if len(documents) > MOST:
             break
-        for row, name, uri in connection.execute(
-            "SELECT u.row, u.name, s.uri FROM chunks c JOIN sources s ON s.row = c.source "
+        for row, unit, name, uri in connection.execute(
+            "SELECT u.row, u.id, u.name, s.uri FROM chunks c JOIN sources s ON s.row = c.source "
             "JOIN units u ON u.row = s.unit WHERE c.row = ?",
             (chunk,),
         ):
@@ -53,5 +55,11 @@ def read(connection: Connection, question: str, among: Container[int] | None) ->
                 label = file.name if file.suffix else name
                 label = label if name in (label, file.stem) else f"{name} ({label})"
                 span = locate(" ".join(mentioned), text) or (0, len(text))
-                documents.setdefault(label, (chunk, *span))
-    return documents if 0 < len(documents) <= MOST else None
+                documents.setdefault(unit, (label, (chunk, *span)))
+    if not 0 < len(documents) <= MOST:
+        return None
+    labels = Counter(label for label, _ in documents.values())
+    return [
+        (label if labels[label] == 1 else f"{label}: {unit}", line)
+        for unit, (label, line) in documents.items()
+    ]

@@ -267,7 +267,7 @@ async def ingest(
     names: Annotated[tuple[str, ...], Form(description="Names of the files, with folders.")] = (),
     idempotency_key: Annotated[str, Header(max_length=200)] = "",
 ) -> Response:
-    """Ingest uploaded files; each folder is one unit. The response describes the job."""
+    """Ingest uploaded files; a folder with pictures is a unit. The response describes the job."""
     base.check_copies()
     if names and len(names) != len(files):
         raise BadInput(

@@ -218,7 +218,7 @@ STEPS: tuple[str, ...] = (
     );
     """,
     """
-    -- Where texts and rows of tables stand in a document.
+    -- Places of texts and rows of tables in their documents.
     CREATE TABLE text_places (
         source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
         document INTEGER NOT NULL,

@@ -171,3 +171,19 @@ def test_text_at_the_top_of_pages_is_kept_if_its_numbers_do_not_follow_the_pages
             for row in range(40)
         }
         assert {line for line in lines if line} == stated
+
+
+def test_a_repeated_picture_is_stored_once_and_a_long_title_is_not_used(tmp_path):
+    content = BytesIO()
+    Image.new("RGB", (90, 60), (200, 30, 30)).save(content, "PNG")
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=(WIDTH, HEIGHT))
+    canvas.setTitle("The pump " * 300)
+    for page in range(3):
+        write(canvas, 50, 300, f"The pump is described on page {page}.")
+        canvas.drawImage(ImageReader(BytesIO(content.getvalue())), 50, 400, 180, 120)
+        canvas.showPage()
+    canvas.save()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "a.pdf")
+        unit = kb.show("a")
+    assert (unit.name, len(unit.images)) == ("a", 1)

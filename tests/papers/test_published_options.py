@@ -70,6 +70,9 @@ def test_an_evaluation_refuses_options_before_the_first_question(shop, tmp_path)
     questions.write_text('{"question": "Who designed it?"}', encoding="utf-8")
     with pytest.raises(BadInput, match="does not use graph=False"):
         evaluate(shop[0], questions, options=MethodOptions(strict="kurag", graph=False))
+    for method, option in (("plan", "plan"), ("fixed-text", "graph"), ("evidence", "construction")):
+        with pytest.raises(BadInput, match=f"does not use .*{option}"):
+            evaluate(shop[0], questions, method=method, options=MethodOptions(strict="kurag"))
 
 
 def test_a_method_without_pages_composes_none(shop):

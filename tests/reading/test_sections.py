@@ -134,3 +134,14 @@ def test_long_words_and_lists_are_read_quickly(tmp_path):
         for question in ("Which option of the manual sends a?", "What is the default of a part?"):
             kb.query(None, question)
         assert time.process_time() - started < 10
+
+
+def test_documents_of_the_same_title_are_listed_each(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / "docs" / folder).mkdir(parents=True)
+        (tmp_path / "docs" / folder / "README.md").write_text("# Overview\n\nThe council met.\n")
+        (tmp_path / "docs" / folder / "other.md").write_text("Nothing.")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "docs")
+        items = kb.query(None, "Which documents mention the council?").reading.items
+    assert items == ("Overview (README.md): a/README", "Overview (README.md): b/README")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import posixpath
 import re
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,6 @@ _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _SOURCE = re.compile(
     r"""(<img\b[^>]*?\bsrc=["']|<image\b[^>]*?\bhref=["'])(?![a-z]+:)([^"']+)""", re.IGNORECASE
 )
-_MOST_EMBEDDED = 24 << 20
-"""Characters of the pictures of slides, in base 64."""
 _RST_ERROR = 3
 """Level of messages of docutils about what it cannot parse; they hold its source."""
 _NOT_STORED = "word/media/missing"
@@ -83,8 +81,8 @@ def read_pptx(path: Path) -> Outline:
     pptx = extra("documents", "pptx")
     with zipfile.ZipFile(path) as members:
         _check_members(members)
-    embedded: dict[str, str] = {}
-    parts, left_out = list[str](), list[str]()
+    pictures = Outline(path)
+    parts = list[str]()
     presentation = pptx.Presentation(str(path))
     deck_title = presentation.core_properties.title  # often that of the program or of a template
     for number, slide in enumerate(presentation.slides, 1):
@@ -103,23 +101,15 @@ def read_pptx(path: Path) -> Outline:
                 )
                 parts.append(f"<table><tr>{'<tr>'.join(rows)}</table>")
             elif isinstance(shape, extra("documents", "pptx.shapes.picture").Picture):
-                file = f"slide-{number}-{shape.shape_id}"
-                try:
-                    picture = base64.b64encode(shape.image.blob).decode()
-                except (KeyError, ValueError):  # it is linked
-                    continue
-                if sum(map(len, embedded.values())) + len(picture) > _MOST_EMBEDDED:
-                    left_out.append(f"the picture of slide {number} is left out: make it smaller")
-                    continue
-                embedded[file] = picture
-                parts.append(f'<img src="{file}">')
+                with suppress(KeyError, ValueError):  # it is linked
+                    name = f"slide-{number}-{shape.shape_id}"
+                    if address := pictures.embed(name, shape.image.blob):
+                        parts.append(f'<img src="{address}">')
         if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame):
             parts.append(f"<p>{escape(notes.text)}</p>")
     outline = read_html(path, "".join(parts))
-    outline.title, outline.embedded = clean_name(deck_title), embedded
-    outline.is_document = True
-    for reason in left_out:
-        outline.quarantine(0, reason)
+    outline.title, outline.is_document = clean_name(deck_title), True
+    outline.embedded, outline.quarantined = pictures.embedded, pictures.quarantined
     return outline
 
 
@@ -132,7 +122,7 @@ def _shapes(shapes: Any) -> Iterator[Any]:  # noqa: ANN401 - of python-pptx, whi
             yield shape
 
 
-def _placeholder(shape: Any) -> str:  # noqa: ANN401
+def _placeholder(shape: Any) -> str:  # noqa: ANN401 - of python-pptx
     """Return the kind of a placeholder, or ""."""
     return str(shape.placeholder_format.type.name) if shape.is_placeholder else ""
 
@@ -203,7 +193,7 @@ def read_rst(path: Path) -> Outline:
     document = core.publish_doctree(read_text(path), settings_overrides=settings)
     for message in list(document.findall(nodes.system_message)):
         source = message.findall(nodes.literal_block) if message["level"] >= _RST_ERROR else ()
-        message.parent.replace(message, [nodes.paragraph(text=one.astext()) for one in source])
+        message.parent.replace(message, [nodes.paragraph(text=block.astext()) for block in source])
     for fields in list(document.findall(nodes.field_list)):
         for name, body in fields:
             if (first := body.next_node(nodes.paragraph)) is not None:

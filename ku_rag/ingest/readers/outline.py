@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from bisect import bisect_left, bisect_right
@@ -38,6 +39,8 @@ from ku_rag.types import (
 
 Mode = Literal["auto", "file", "heading", "whole"]
 """What is a unit: see `read_units`."""
+_MOST_EMBEDDED = 24 << 20
+"""Characters of the pictures of a document, in base 64."""
 _FIRST_CHARACTERS = 200
 _FEW = 3
 """Sections that have something in common; two may have it by chance."""
@@ -82,6 +85,7 @@ class Outline:
         is_document: Whether the format is one for documents with a title, such as slides.
         is_archive: Whether pictures are members of the file.
         embedded: Address → file of pictures that are part of the document, in base 64.
+        is_full: Whether a picture was left out because they are too large together.
     """
 
     path: Path
@@ -99,11 +103,28 @@ class Outline:
     is_document: bool = False
     is_archive: bool = False
     embedded: dict[str, str] = field(default_factory=dict)
+    is_full: bool = False
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
         """Add a heading, unless it is empty or too long to be a name."""
         if name and len(name) <= LONGEST_NAME:
             self.headings.append(_Heading(start, end, level, name))
+
+    def embed(self, name: str, content: bytes) -> str:
+        """Add the file of a picture; return its address, which equal files share.
+
+        Without room for it, there is none, and no room for any other.
+        """
+        data = base64.b64encode(content).decode()
+        for address, stored in self.embedded.items():
+            if stored == data:
+                return address
+        if sum(map(len, self.embedded.values())) + len(data) > _MOST_EMBEDDED:
+            self.is_full = True
+            self.quarantine(0, f"the pictures from {name} on are left out: split the file")
+            return ""
+        self.embedded[name] = data
+        return name
 
     def add_table(self, start: int, end: int, caption: str, rows: list[list[str]]) -> None:
         """Add a table; without a caption it has the title of the heading above it."""
@@ -146,8 +167,9 @@ class Outline:
     def _document(self, uri: str, identity: str) -> Record:
         """Return the unit of the document; a name of its file of several words is an alias."""
         file = file_name(self.path.stem)
-        name = self.headings[0].name if self._has_title() else self.title or file
-        name = (self.is_document and self.title) or name
+        declared = self.title if len(self.title) <= LONGEST_NAME else ""
+        name = self.headings[0].name if self._has_title() else declared or file
+        name = (self.is_document and declared) or name
         aliases = (file,) if len(words(file)) > 1 and words(file) != words(name) else ()
         # The title of a document with sections, such as "Overview", is not looked up in texts.
         unit = Unit(

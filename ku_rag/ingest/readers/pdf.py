@@ -56,6 +56,7 @@ def read_pdf(path: Path) -> Outline:
     outline = Outline(path)
     lines: list[TextLine] = []
     blank: list[int] = []
+    addresses: dict[bytes, str] = {}
     with pdfium.PdfDocument(path) as document, Tables(path) as tables:
         for number in range(len(document)):
             page = document[number]
@@ -63,7 +64,8 @@ def read_pdf(path: Path) -> Outline:
             if not of_page:
                 blank.append(number + 1)
             of_page = tables.replace(of_page, page, number + 1)
-            for picture in page_pictures(page, number + 1, outline) if of_page else ():
+            pictures = page_pictures(page, number + 1, outline, addresses)
+            for picture in pictures if of_page else ():
                 below = (n for n, line in enumerate(of_page) if line.box[1] >= picture.box[1])
                 of_page.insert(next(below, len(of_page)), picture)
             lines += of_page
@@ -141,7 +143,7 @@ def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
         if not number:
             return None
         title = name_key(line.text[: number.start()])
-        is_entry = _LEADERS.search(line.text) or (title and title in keys)
+        is_entry = _LEADERS.search(line.text[-_LONGEST_HEADING:]) or (title and title in keys)
         return int(number[1] or 0) if is_entry else None
 
     for is_entry, group in groupby(lines, lambda line: page_of(line) is not None):

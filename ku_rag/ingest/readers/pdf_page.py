@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import ctypes
+import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -24,8 +24,8 @@ _FEWEST_SEGMENTS, _MOST_SEGMENTS = 8, 20_000
 _SMALLEST_PICTURE, _SMALLEST_SHARE = 50, 0.01
 """Pixels of the shorter side, and share of the page, of a picture that is read."""
 _MOST_PIXELS = 40_000_000
-_MOST_PICTURE_BYTES = 24 << 20
-_CAPTION = re.compile(r"\s*(?:Table|Tab\.|Tabelle|Tableau|Tabla)\s*\d+", re.IGNORECASE)
+_CAPTION = re.compile(r"\s*[^\W\d_]{2,12}\.?\s*\d+(?:\.\d+)*\s*[.:]")
+"""A line such as "Table 3: …", in any language."""
 Box = tuple[float, float, float, float]
 HYPHEN, _STX = "\ufffe", 2
 """pdfium joins the parts of a word at the end of a line by one of these characters."""
@@ -41,9 +41,9 @@ class TextLine:
         box: Left, top, right, bottom in shares of the page.
         size: Of its letters, in points.
         is_bold: Whether they are bold.
-        table: Of lines that stand for a table, its rows.
-        caption: Its title.
-        picture: Of lines that stand for a picture, its name.
+        table: Rows of the table that is in this place.
+        caption: Title of the table.
+        picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
     """
 
@@ -199,33 +199,35 @@ def page_pictures(
     page: Any,  # noqa: ANN401 - of pypdfium2
     number: int,
     outline: Outline,
+    addresses: dict[bytes, str],
 ) -> Iterator[TextLine]:
-    """Yield the pictures of a page, and add their files to the outline."""
+    """Yield the pictures of a page; the outline gets their files.
+
+    Args:
+        page: The page.
+        number: Of the page.
+        outline: Of the document.
+        addresses: Digest of the stored form of each picture, and its address; a decoration that is
+            repeated is decoded once.
+    """
     raw = extra("documents", "pypdfium2.raw")
-    frame, seen = page.get_bbox(), {*outline.embedded.values()}
+    frame = page.get_bbox()
     images = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)
     for place, image in enumerate(images, 1):
         left, top, right, bottom = box = _upright(_shares(image.get_bounds(), frame), page)
-        share = (right - left) * (bottom - top)
+        is_large = (right - left) * (bottom - top) >= _SMALLEST_SHARE
         width, height = image.get_px_size()
-        if (
-            width * height > _MOST_PIXELS
-            or min(width, height) < _SMALLEST_PICTURE
-            or share < _SMALLEST_SHARE
-        ):
+        is_large = is_large and min(width, height) >= _SMALLEST_PICTURE
+        if outline.is_full or not is_large or width * height > _MOST_PIXELS:
             continue
-        content = BytesIO()
-        try:
-            image.get_bitmap(render=False).to_pil().convert("RGB").save(content, "PNG")
-        except (OSError, RuntimeError, ValueError):  # a form of compression that is not known
-            continue
-        data = base64.b64encode(content.getvalue()).decode()
-        if sum(map(len, outline.embedded.values())) + len(data) > _MOST_PICTURE_BYTES:
-            outline.quarantine(
-                0, f"the pictures from page {number} on are left out: split the file"
-            )
-            return
-        if data not in seen:  # decoration is repeated
+        digest = hashlib.sha256(image.get_data()).digest()
+        if digest not in addresses:
+            content = BytesIO()
+            try:
+                image.get_bitmap(render=False).to_pil().convert("RGB").save(content, "PNG")
+            except (OSError, RuntimeError, ValueError):  # a form of compression that is not known
+                continue
             name = f"page-{number}-picture-{place}.png"
-            outline.embedded[name] = data
-            yield TextLine("", number, box, picture=name)
+            addresses[digest] = outline.embed(name, content.getvalue())
+        if addresses[digest]:
+            yield TextLine("", number, box, picture=addresses[digest])
