@@ -230,8 +230,7 @@ def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated 
         return next((stated for s in candidates if (stated := _confirm(question, s))), None)
     is_open = question.type in ("", "name") and not question.which and not question.complement
     # "How do I show which patches apply?" asks for no patch.
-    is_way = question.words[:1] == ("how",) and question.words[1:2] in (("do",), ("to",), ("can",))
-    if question.negated or is_open or is_way:
+    if question.negated or is_open or question.asks_way:
         return None
     if not question.names and len({s.about for s in candidates}) > 1:
         # The best value often belongs to another unit than the one in question.

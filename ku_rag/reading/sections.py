@@ -18,8 +18,11 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from ku_rag.text.question import (
+    DEFAULTS,
     ENTRIES,
     MOST_CHARACTERS,
+    POINTERS,
+    VALUES,
     Question,
     analyse,
     is_negated,
@@ -38,7 +41,7 @@ _TERM = (
 )
 _BETWEEN = r"(?:[ \t]+[-–—][ \t]+|[ \t]*:[ \t]+|\t[ \t]*|[ \t]{2,})"
 _BELOW = r"(?P<text>\S.*(?:\n(?P=indent)[ \t]+\S.*)*)$"
-"""What is said of a term; its further lines are indented."""
+"""The text that explains a term; its further lines are indented."""
 _ENTRY_LINES = [
     re.compile(rf"^(?P<indent>[ \t]*)(?:[-*•+][ \t]+)?{_TERM}{_BETWEEN}{_BELOW}", re.M),
     re.compile(rf"^(?P<indent>[ \t]*)(?P<term>[-–]{{1,2}}[A-Za-z\[]\S*)[ \t]+{_BELOW}", re.M),
@@ -48,7 +51,7 @@ _MOST_TERM_WORDS = 6
 _STEP = re.compile(r"^[ \t]*\d+[.)][ \t]+(?P<step>\S.*)$", re.MULTILINE)
 _IS = re.compile(r"\s+(?:is|are|was|were|means?|stands? for|refers? to)\s+")
 _VALUE = r"(?P<value>\d[\d.,]* [^\W\d_]{1,12}(?=[.,;:)]|$)|[^\s,;]+)"
-_DEFAULTS = [
+_DEFAULT_FORMS = [
     re.compile(form + _VALUE + end, re.IGNORECASE)
     for form, end in (
         (r"\bdefaults? to ", ""),
@@ -57,21 +60,16 @@ _DEFAULTS = [
         (r"\bby default,? [^.;]{0,60}? (?:is|are|to|uses?) ", ""),
     )
 ]
-_DEFAULT_STEMS = frozenset(map(stem, ("default", "defaults")))
-_VALUE_STEMS = frozenset(map(stem, ("value", "setting", "maximum", "limit", "size", "number")))
 _IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
-"""A name of a program's text: what answers has it as it is written."""
+"""A name in code: an answer stands beside it as it is written."""
 _ARTICLES = (["a"], ["an"], ["the"], ["one"], ["any"], ["normally"], ["usually"])
-_ASKS_WAY = (("do",), ("to",), ("can",), ("does",), ("did",), ("is",), ("are",), ("come",))
-_POINTING = frozenset(words("it this that these those they he she its their such here"))
-"""Words at the beginning of a sentence whose subject stands before it."""
 _LIKELY = 0.6
 """Share of a question that a sentence has which is stated."""
 _FEWEST = 2
 """Content words of a question that it has at least."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
 _LONGEST = 300
-"""Characters of what is said of a term that are compared with a question."""
+"""Characters of the text of a term that are compared with a question."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class _Candidate:
         rank: The lower, the better.
         piece: Where it stands.
         reading: The answer.
-        text: What states it, without the headings above.
+        text: The text that states it, without the headings above.
         is_text: Whether it describes something; several descriptions in a document agree.
     """
 
@@ -139,7 +137,7 @@ class _Candidate:
 
     @property
     def stated(self) -> str:
-        """What states it, with the headings above and the names of the document."""
+        """The stating text, with the headings above and the names of the document."""
         evidence = self.piece.evidence
         return "\n".join((self.text, evidence.section, *evidence.owner_names))
 
@@ -158,7 +156,7 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
     forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed, _covering]
-    if analysis.words[:1] == ("how",) and analysis.words[1:2] in _ASKS_WAY:
+    if analysis.asks_way:
         forms = [_commands, _entries_for, _covering]
     beginning = question[:MOST_CHARACTERS]
     identifiers = [name.casefold() for name in _IDENTIFIER.findall(beginning)]
@@ -227,7 +225,7 @@ def _labelled(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
 
 @dataclass(frozen=True)
 class _Entry:
-    """A term, what is said of it, and where that begins in the chunk."""
+    """A term, the text that explains it, and where that begins in the chunk."""
 
     term: str
     text: str
@@ -269,18 +267,18 @@ def _plain(term: str) -> str:
 
 
 def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
-    """Yield what is said of a term, or the term of which something is said."""
+    """Yield the text that explains a term, or the term that a text explains."""
     content = frozenset(question.content) - ENTRIES
     noun = _asks_for_entry(question)
     asks_for_term = question.words[:1] == ("how",) or noun
     asks_for_text = question.words[:1] == ("what",) and question.words[1:2] in _DESCRIBING
     for piece in pieces if content else ():
         for entry in _entries(piece):
-            known = every_stem(entry.term) | piece.context
+            context = every_stem(entry.term) | piece.context
             is_heading = entry.term == piece.headings[-1]
             if asks_for_term and not (content <= piece.context or (is_heading and not noun)):
-                yield from _term(entry, content, known, piece)
-            elif asks_for_text and content <= known and content & every_stem(entry.term):
+                yield from _term(entry, content, context, piece)
+            elif asks_for_text and content <= context and content & every_stem(entry.term):
                 unsaid = len(label_stems(entry.term) - question.every)
                 if entry.first[:1].isalnum():  # no synopsis
                     end = entry.start + len(entry.first)
@@ -297,12 +295,12 @@ def _asks_for_entry(question: Question) -> bool:
 
 
 def _term(
-    entry: _Entry, content: frozenset[str], known: frozenset[str], piece: _Piece
+    entry: _Entry, content: frozenset[str], context: frozenset[str], piece: _Piece
 ) -> Iterator[_Candidate]:
-    """Yield the term of an entry if its text says the rest of the content; options go first."""
-    said, first = every_stem(entry.text[:_LONGEST]), every_stem(entry.first)
-    if content <= said | known and content & said:
-        rank = (not entry.term.startswith("-"), not content <= first | known, len(first))
+    """Yield the term of an entry if its text has the rest of the content; options go first."""
+    in_text, first = every_stem(entry.text[:_LONGEST]), every_stem(entry.first)
+    if content <= in_text | context and content & in_text:
+        rank = (not entry.term.startswith("-"), not content <= first | context, len(first))
         reading = piece.reading(entry.term, entry.start, entry.start + len(entry.text))
         yield _Candidate(rank, piece, reading, entry.term + entry.text)
 
@@ -313,15 +311,15 @@ def _term(
 def _defaults(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
     """Yield values that sentences state as a default."""
     content = frozenset(question.content)
-    if not content & _DEFAULT_STEMS:
+    if not content & DEFAULTS:
         return
-    content -= _DEFAULT_STEMS | ENTRIES | _VALUE_STEMS
+    content -= DEFAULTS | ENTRIES | VALUES
     for piece in pieces:
         for start, end in sentences(piece.text):
             sentence = piece.text[start:end]
             stated = every_stem(sentence)
-            matches = (form.search(sentence) for form in _DEFAULTS)
-            value = next(filter(None, matches), None) if stated & _DEFAULT_STEMS else None
+            matches = (form.search(sentence) for form in _DEFAULT_FORMS)
+            value = next(filter(None, matches), None) if stated & DEFAULTS else None
             if value and content <= stated | piece.context and content & (stated | piece.path):
                 answer = value["value"].rstrip(".)").strip("`\"'")
                 rank = (len(content - stated), len(stated))
@@ -347,7 +345,7 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
 def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
     """Yield sentences with most of the question, and a name, date or number that it may ask for."""
     weights = _weights(question, pieces)
-    is_number = question.words[:1] == ("how",) and question.words[1:2] not in _ASKS_WAY
+    is_number = question.words[:1] == ("how",) and not question.asks_way
     if not (weights and (is_number or question.type in ("person", "date"))):
         return
     for piece in pieces:
@@ -357,10 +355,10 @@ def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]
                 values = re.findall(r"\d[\d.,]*", sentence)
             else:
                 values = [sentence[slice(*v)] for v in find_values(sentence, question.type)]
-            fresh = [value for value in values if not every_stem(value) <= question.every]
+            has_new = any(not every_stem(value) <= question.every for value in values)
             share = _share(weights, every_stem(sentence), piece.context)
             is_about = len(weights.keys() & every_stem(sentence)) >= _FEWEST
-            if fresh and is_about and share >= _LIKELY and not is_negated(words(sentence)):
+            if has_new and is_about and share >= _LIKELY and not is_negated(words(sentence)):
                 answer = " ".join(sentence.split())
                 reading = piece.reading(answer, start, end)
                 yield _Candidate((-round(100 * share),), piece, reading, sentence, is_text=True)
@@ -373,7 +371,7 @@ def _covering(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
         for start, end in sentences(piece.text):
             sentence = piece.text[start:end]
             stated = every_stem(sentence)
-            is_about = len(content & stated) > _FEWEST and words(sentence)[0] not in _POINTING
+            is_about = len(content & stated) > _FEWEST and words(sentence)[0] not in POINTERS
             if is_about and content <= stated | piece.names:
                 answer = " ".join(sentence.split())
                 reading = piece.reading(answer, start, end)
@@ -388,8 +386,8 @@ def _likely_terms(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Can
     for piece in pieces:
         for entry in _entries(piece):
             if entry.term.startswith(("-", "–")) and not is_negated(words(entry.first)):
-                said = every_stem(entry.text[:_LONGEST])
-                share = _share(weights, said | every_stem(entry.term), piece.context)
+                text = f"{entry.term} {entry.text[:_LONGEST]}"
+                share = _share(weights, every_stem(text), piece.context)
                 if share >= _LIKELY:
                     end = entry.start + len(entry.text)
                     reading = piece.reading(entry.term, entry.start, end)

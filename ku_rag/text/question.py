@@ -23,7 +23,7 @@ POINTED = frozenset(
     words("thing unit item object product country nation state flag one picture photo image scene")
 )
 """Nouns that a picture may be said to show: "the country" points and asks nothing."""
-_POINTERS = frozenset(words("this that these those it its they them their he she his her here"))
+POINTERS = frozenset(words("this that these those it its they them their he she his her here"))
 _NEGATIONS = frozenset(words("not no never nor neither without none nothing hardly cannot former"))
 _NEGATIONS |= frozenset(words("formerly except unlike"))
 _COMMANDS = frozenset(words("describe explain define introduce"))
@@ -129,6 +129,10 @@ QUESTION_WORDS = _WH | AUXILIARIES
 GENERIC = _word_list("generic")
 DOCUMENTS, MENTIONING = map(_word_list, ("documents", "mentioning"))
 """Stems of nouns for documents, and of verbs for what they have to do with a subject."""
+WAYS = _word_list("ways")
+"""Stems of words after "how" in questions for a way: "How do I install it?"."""
+DEFAULTS, VALUES = map(_word_list, ("defaults", "values"))
+"""Stems of words that ask for a default, and of words beside it."""
 ENTRIES = _word_list("entries")
 """Stems of nouns for terms of a document, and of words that ask for what it says of them."""
 THINGS = _word_list("things") | GENERIC
@@ -197,6 +201,11 @@ class Question:
     def has_question_word(self) -> bool:
         """Whether it has a word such as "which" or "how"."""
         return not _WH.isdisjoint(self.words)
+
+    @property
+    def asks_way(self) -> bool:
+        """Whether it asks how something is done, and for no amount."""
+        return self.words[:1] == ("how",) and stem("".join(self.words[1:2])) in WAYS
 
     @property
     def turns(self) -> frozenset[str]:
@@ -443,7 +452,7 @@ def _kind(folded: tuple[str, ...], content: set[str], rest: set[str], *, named: 
         return "value"
     if first in AUXILIARIES and _TELLING.isdisjoint(folded[1:4]):
         return "yes-no"
-    if first == "whose" and folded[-1] in _POINTERS:
+    if first == "whose" and folded[-1] in POINTERS:
         return "identity"
     if {"when", "where", "why", "how"}.intersection(folded) or content - _NAMING:
         return "value"
