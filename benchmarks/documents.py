@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import sys
 import tempfile
@@ -22,10 +23,12 @@ from pathlib import Path, PurePath
 
 from benchmarks.record import write_result
 from ku_rag import KnowledgeBase
+from ku_rag.ingest.readers.pdf import read_pdf
 from ku_rag.types import Answer
 
 _LONGEST = 600
 """Characters of an answer; more is no answer but the text."""
+_WORDS = [f"{begin}{end}" for begin in ("lam", "tor", "bri", "pel", "sca") for end in ("pen", "ga")]
 
 
 def _plain(text: str) -> str:
@@ -62,6 +65,10 @@ def ask(folder: Path, *, verbose: bool) -> dict[str, float]:
             answer = kb.query(None, question["question"])
             result = verdict(answer.answer, question["answers"])
             counts[result] += 1
+            if result == "declined" and (closest := answer.reading.closest):
+                counts["closest_has_answer"] += (
+                    verdict(closest.text, question["answers"]) == "right"
+                )
             if question["answers"]:
                 _count_places(counts, answer, question, is_right=result == "right")
             if verbose:
@@ -89,14 +96,50 @@ def _count_places(
         counts["pages_right"] += any(piece.page == question["page"] for piece in cited)
 
 
+def pages_per_second(folder: Path) -> dict[str, float]:
+    """Return how many pages of each PDF file are read in a second of processor time."""
+    speeds = {}
+    for path in sorted((folder / "files").glob("*.pdf")):
+        started = time.process_time()
+        lines = read_pdf(path.resolve()).lines
+        pages = len({page for _, page, *_ in lines})
+        speeds[path.name] = round(pages / (time.process_time() - started), 1)
+    return speeds
+
+
+def small_files(count: int) -> float:
+    """Return the seconds that a folder of Markdown files of three sections takes to ingest."""
+    rng = random.Random(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "notes"
+        folder.mkdir()
+        for number in range(count):
+            sections = (
+                f"## Part {part}\n\n{' '.join(rng.choice(_WORDS) for _ in range(60))}.\n"
+                for part in range(3)
+            )
+            (folder / f"note-{number}.md").write_text(f"# Note {number}\n\n{''.join(sections)}")
+        with KnowledgeBase.open(Path(name) / "kb", create=True) as kb:
+            started = time.perf_counter()
+            kb.ingest(folder)
+            return round(time.perf_counter() - started, 1)
+
+
 def main() -> None:
     """Ask, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--small", type=int, default=0, help="ingest so many small files as well")
     parser.add_argument("--write", action="store_true", help="write the result file")
     parser.add_argument("--verbose", action="store_true", help="print each answer")
     options = parser.parse_args()
-    result = {folder.name: ask(folder, verbose=options.verbose) for folder in options.folders}
+    result: dict[str, object] = {
+        folder.name: ask(folder, verbose=options.verbose)
+        | {"pdf_pages_per_processor_s": pages_per_second(folder)}
+        for folder in options.folders
+    }
+    if options.small:
+        result[f"{options.small}_small_files_s"] = small_files(options.small)
     json.dump(result, sys.stdout, indent=1)
     print()
     if options.write:

@@ -241,7 +241,7 @@ def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated 
     )
     if is_typed and "from" not in question.words:
         return None
-    rarity = _Rarity(question, candidates)
+    rarity = Rarity(question, [s.stems for s in candidates])
     best: dict[str, tuple[float, _Sentence]] = {}
     for sentence in candidates:
         for clause in _clauses(question, sentence):
@@ -354,20 +354,20 @@ def _values(question: Question, text: str) -> list[Value]:
     return find_values(text, question.type or "name")
 
 
-class _Rarity:
+class Rarity:
     """The weights of a question's words among sentences: those that few sentences have count more.
 
     Args:
-        asked: the question.
-        said: the sentences.
+        question: the question.
+        texts: stems of each sentence.
     """
 
-    def __init__(self, question: Question, candidates: Sequence[_Sentence]) -> None:
-        counts = Counter(word for sentence in candidates for word in sentence.stems)
+    def __init__(self, question: Question, texts: Sequence[frozenset[str]]) -> None:
+        counts = Counter(word for stems in texts for word in stems)
         # "How heavy" is answered by "it weighs" and "a weight of".
         meant = {label: 1.0 for way in question.ways[:1] for label in (*way.labels, *way.extra)}
         self._of = {
-            word: weight * math.log(1 + (len(candidates) + 1) / (counts[word] + 0.5))
+            word: weight * math.log(1 + (len(texts) + 1) / (counts[word] + 0.5))
             for word, weight in (meant | dict(question.weights)).items()
         }
         self._words = question.weights or meant
@@ -441,7 +441,7 @@ def _closest(
         evidence: The chunks of the sentences.
         least: Share of the question that is close.
     """
-    rarity = _Rarity(question, candidates)
+    rarity = Rarity(question, [s.stems for s in candidates])
     best, most = None, 0.0
     for sentence in _passages(candidates, evidence):
         share = rarity.share(sentence.stems | sentence.about)

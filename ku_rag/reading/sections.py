@@ -8,15 +8,14 @@ words of a question must be in what answers it, in the headings above, or in the
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import PurePath
 
+from ku_rag.reading.prose import Rarity
+from ku_rag.reading.section_chunks import Candidate, SectionChunk, best
 from ku_rag.text.question import (
     DEFAULTS,
     ENTRIES,
@@ -33,7 +32,7 @@ from ku_rag.text.statements import CODE, is_labelled_line, of_text
 from ku_rag.text.stems import every_stem, label_stems, stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import find_values
-from ku_rag.types import SECTION_MARK, Evidence, Reading
+from ku_rag.types import Evidence, Reading
 
 _TERM = (
     r"(?P<term>`[^`\n]{1,80}`(?:(?:, | or | / )`[^`\n]{1,80}`)*|\*\*[^*\n]{1,80}\*\*|"
@@ -63,83 +62,13 @@ _DEFAULT_FORMS = [
 _IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
 """A name in code: an answer stands beside it as it is written."""
 _ARTICLES = (["a"], ["an"], ["the"], ["one"], ["any"], ["normally"], ["usually"])
-_LIKELY = 0.6
+_LIKELY = 0.65
 """Share of a question that a sentence has which is stated."""
 _FEWEST = 2
 """Content words of a question that it has at least."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
 _LONGEST = 300
 """Characters of the text of a term that are compared with a question."""
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A chunk of a document.
-
-    Args:
-        evidence: The chunk.
-        topics: Stems of names in the question that other chunks of the document have.
-    """
-
-    evidence: Evidence
-    topics: frozenset[str] = frozenset()
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        return self.evidence.text
-
-    @cached_property
-    def headings(self) -> list[str]:
-        """The headings above it, the nearest last."""
-        return self.evidence.section.split(SECTION_MARK) if self.evidence.section else []
-
-    @cached_property
-    def path(self) -> frozenset[str]:
-        """Stems of the headings."""
-        return every_stem(self.evidence.section)
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Stems of the names of its document and file."""
-        file = PurePath(self.evidence.source.partition("#")[0]).stem
-        return every_stem(" ".join((*self.evidence.owner_names, file)))
-
-    @cached_property
-    def context(self) -> frozenset[str]:
-        """Stems of the headings, of the names of its document, and of its topics."""
-        return self.path | self.names | self.topics
-
-    def reading(self, answer: str, start: int, end: int) -> Reading:
-        """Return an answer that is stated from a place of the text to another."""
-        where = f", in {self.evidence.section!r}" if self.headings else ""
-        label = self.evidence.label
-        return Reading(answer, (label,), ((start, end),), 0.7, f"{label} states it{where}.")
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """An answer that may be stated.
-
-    Args:
-        rank: The lower, the better.
-        piece: Where it stands.
-        reading: The answer.
-        text: The text that states it, without the headings above.
-        is_text: Whether it describes something; several descriptions in a document agree.
-    """
-
-    rank: tuple[int, ...]
-    piece: _Piece
-    reading: Reading
-    text: str
-    is_text: bool = False
-
-    @property
-    def stated(self) -> str:
-        """The stating text, with the headings above and the names of the document."""
-        evidence = self.piece.evidence
-        return "\n".join((self.text, evidence.section, *evidence.owner_names))
 
 
 def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
@@ -152,7 +81,7 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     analysis = analyse(question)
     texts = [piece for piece in evidence if piece.section and piece.owners and not piece.table]
     names = every_stem(" ".join(names_and_numbers(question)))
-    pieces = [_Piece(piece, names & _others(piece, evidence)) for piece in texts]
+    pieces = [SectionChunk(piece, names & _others(piece, evidence)) for piece in texts]
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
     forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed, _covering]
@@ -166,7 +95,7 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
             for candidate in form(analysis, pieces)
             if all(name in candidate.stated.casefold() for name in identifiers)
         )
-        if reading := _best(candidates):
+        if reading := best(candidates):
             return reading
     return None
 
@@ -178,33 +107,10 @@ def _others(piece: Evidence, evidence: Sequence[Evidence]) -> frozenset[str]:
     return every_stem(" ".join(other.text for other in of_document if other is not piece))
 
 
-def _best(candidates: Iterable[_Candidate]) -> Reading | None:
-    """Return the only answer of the best rank; documents that differ are cited together."""
-    ranked = sorted(candidates, key=lambda candidate: candidate.rank)
-    best = [candidate for candidate in ranked if candidate.rank == ranked[0].rank]
-    by_answer = {candidate.reading.answer.casefold(): candidate for candidate in reversed(best)}
-    distinct = sorted(by_answer.values(), key=lambda c: c.piece.evidence.owner_names)
-    if len(distinct) < 2:
-        return distinct[0].reading if distinct else None
-    owners = [" and ".join(candidate.piece.evidence.owner_names) for candidate in distinct]
-    if len({*owners}) == 1 and best[0].is_text:
-        return best[0].reading
-    if len({*owners}) < len(distinct):
-        return None
-    readings = [candidate.reading for candidate in distinct]
-    return Reading(
-        "; ".join(f"{r.answer} ({owner})" for r, owner in zip(readings, owners, strict=True)),
-        tuple(label for reading in readings for label in reading.citations),
-        tuple(span for reading in readings for span in reading.spans),
-        0.5,
-        f"{len(readings)} documents state different answers.",
-    )
-
-
 # ---- labelled lines ------------------------------------------------------------------------------
 
 
-def _labelled(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _labelled(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield values of labels: "What is the default of json?"."""
     for piece in pieces:
         name = "".join(piece.evidence.owner_names[:1])
@@ -217,7 +123,7 @@ def _labelled(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
                 unsaid = len(label_stems(piece.headings[-1]) - question.every)
                 rank = (not is_named, unsaid if is_named else 0, answered[0])
                 reading = piece.reading(value, stated.start, stated.end)
-                yield _Candidate(rank, piece, reading, stated.label)
+                yield Candidate(rank, piece, reading, stated.label)
 
 
 # ---- entries of lists ----------------------------------------------------------------------------
@@ -238,7 +144,7 @@ class _Entry:
         return next((" ".join(s.split()) for s in every if not is_labelled_line(s)), "")
 
 
-def _entries(piece: _Piece) -> Iterator[_Entry]:
+def _entries(piece: SectionChunk) -> Iterator[_Entry]:
     """Yield the terms that a chunk explains: its heading, and those of lists."""
     text, heading = piece.text, piece.headings[-1]
     start = text.find(heading)
@@ -266,7 +172,7 @@ def _plain(term: str) -> str:
     return term.replace("`", "").strip("* \r")
 
 
-def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _entries_for(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield the text that explains a term, or the term that a text explains."""
     content = frozenset(question.content) - ENTRIES
     noun = _asks_for_entry(question)
@@ -284,7 +190,7 @@ def _entries_for(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
                     end = entry.start + len(entry.first)
                     reading = piece.reading(entry.first, entry.start, end)
                     rank = (unsaid, len(content - every_stem(entry.term)))
-                    yield _Candidate(rank, piece, reading, entry.term + entry.text, is_text=True)
+                    yield Candidate(rank, piece, reading, entry.term + entry.text, is_text=True)
 
 
 def _asks_for_entry(question: Question) -> bool:
@@ -295,20 +201,20 @@ def _asks_for_entry(question: Question) -> bool:
 
 
 def _term(
-    entry: _Entry, content: frozenset[str], context: frozenset[str], piece: _Piece
-) -> Iterator[_Candidate]:
+    entry: _Entry, content: frozenset[str], context: frozenset[str], piece: SectionChunk
+) -> Iterator[Candidate]:
     """Yield the term of an entry if its text has the rest of the content; options go first."""
     in_text, first = every_stem(entry.text[:_LONGEST]), every_stem(entry.first)
     if content <= in_text | context and content & in_text:
         rank = (not entry.term.startswith("-"), not content <= first | context, len(first))
         reading = piece.reading(entry.term, entry.start, entry.start + len(entry.text))
-        yield _Candidate(rank, piece, reading, entry.term + entry.text)
+        yield Candidate(rank, piece, reading, entry.term + entry.text)
 
 
 # ---- sentences -----------------------------------------------------------------------------------
 
 
-def _defaults(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _defaults(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield values that sentences state as a default."""
     content = frozenset(question.content)
     if not content & DEFAULTS:
@@ -323,10 +229,10 @@ def _defaults(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
             if value and content <= stated | piece.context and content & (stated | piece.path):
                 answer = value["value"].rstrip(".)").strip("`\"'")
                 rank = (len(content - stated), len(stated))
-                yield _Candidate(rank, piece, piece.reading(answer, start, end), sentence)
+                yield Candidate(rank, piece, piece.reading(answer, start, end), sentence)
 
 
-def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _definitions(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield sentences such as "A reflog is …"."""
     if question.words[:1] not in (("what",), ("define",), ("explain",)):
         return
@@ -339,14 +245,14 @@ def _definitions(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Cand
             is_defined = content and is_noun and label_stems(before) == content
             if is_defined and not is_negated(words(sentence)):
                 reading = piece.reading(sentence, start, end)
-                yield _Candidate((0,), piece, reading, sentence, is_text=True)
+                yield Candidate((0,), piece, reading, sentence, is_text=True)
 
 
-def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _typed(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield sentences with most of the question, and a name, date or number that it may ask for."""
-    weights = _weights(question, pieces)
+    rarity = _rarity(question, pieces)
     is_number = question.words[:1] == ("how",) and not question.asks_way
-    if not (weights and (is_number or question.type in ("person", "date"))):
+    if not (is_number or question.type in ("person", "date")):
         return
     for piece in pieces:
         for start, end in sentences(piece.text):
@@ -356,15 +262,15 @@ def _typed(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]
             else:
                 values = [sentence[slice(*v)] for v in find_values(sentence, question.type)]
             has_new = any(not every_stem(value) <= question.every for value in values)
-            share = _share(weights, every_stem(sentence), piece.context)
-            is_about = len(weights.keys() & every_stem(sentence)) >= _FEWEST
+            share = _share(rarity, every_stem(sentence), piece.context)
+            is_about = len(every_stem(sentence).intersection(question.content)) >= _FEWEST
             if has_new and is_about and share >= _LIKELY and not is_negated(words(sentence)):
                 answer = " ".join(sentence.split())
                 reading = piece.reading(answer, start, end)
-                yield _Candidate((-round(100 * share),), piece, reading, sentence, is_text=True)
+                yield Candidate((-round(100 * share),), piece, reading, sentence, is_text=True)
 
 
-def _covering(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _covering(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield sentences that have all content words, but for names of the document."""
     content = frozenset(question.content)
     for piece in pieces:
@@ -375,47 +281,40 @@ def _covering(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
             if is_about and content <= stated | piece.names:
                 answer = " ".join(sentence.split())
                 reading = piece.reading(answer, start, end)
-                yield _Candidate((len(stated),), piece, reading, sentence, is_text=True)
+                yield Candidate((len(stated),), piece, reading, sentence, is_text=True)
 
 
-def _likely_terms(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _likely_terms(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield terms whose text has most of what "Which option …?" says."""
-    weights = _weights(question, pieces)
-    if not (weights and _asks_for_entry(question)):
+    rarity = _rarity(question, pieces)
+    if not _asks_for_entry(question):
         return
     for piece in pieces:
         for entry in _entries(piece):
             if entry.term.startswith(("-", "–")) and not is_negated(words(entry.first)):
                 text = f"{entry.term} {entry.text[:_LONGEST]}"
-                share = _share(weights, every_stem(text), piece.context)
+                share = _share(rarity, every_stem(text), piece.context)
                 if share >= _LIKELY:
                     end = entry.start + len(entry.text)
                     reading = piece.reading(entry.term, entry.start, end)
                     rank = (-round(20 * share),)
-                    yield _Candidate(rank, piece, reading, entry.term + entry.text)
+                    yield Candidate(rank, piece, reading, entry.term + entry.text)
 
 
-def _weights(question: Question, pieces: Sequence[_Piece]) -> dict[str, float]:
-    """Return how rare each content word of a question is among the sentences."""
-    every = [every_stem(piece.text[slice(*s)]) for piece in pieces for s in sentences(piece.text)]
-    counts = Counter(word for stated in every for word in stated)
-    content = frozenset(question.content) - every_stem(question.which)
-    return {word: math.log(1 + (len(every) + 1) / (counts[word] + 0.5)) for word in content}
+def _rarity(question: Question, pieces: Sequence[SectionChunk]) -> Rarity:
+    every = (every_stem(piece.text[slice(*s)]) for piece in pieces for s in sentences(piece.text))
+    return Rarity(question, list(every))
 
 
-def _share(weights: Mapping[str, float], stated: frozenset[str], context: frozenset[str]) -> float:
+def _share(rarity: Rarity, stated: frozenset[str], context: frozenset[str]) -> float:
     """Return the share of a question that a text has; words of its context count half."""
-    total = sum(
-        weight * (1.0 if word in stated else 0.5 if word in context else 0.0)
-        for word, weight in weights.items()
-    )
-    return total / sum(weights.values())
+    return (rarity.share(stated) + rarity.share(stated | context)) / 2
 
 
 # ---- commands and steps --------------------------------------------------------------------------
 
 
-def _commands(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candidate]:
+def _commands(question: Question, pieces: Sequence[SectionChunk]) -> Iterator[Candidate]:
     """Yield the code, or the steps, of the section that "How do I install it?" asks for."""
     content = frozenset(question.content)
     for order, piece in enumerate(pieces):
@@ -427,9 +326,9 @@ def _commands(question: Question, pieces: Sequence[_Piece]) -> Iterator[_Candida
                 unsaid = len(every_stem(piece.headings[-1]) - question.every)
                 rank = (len(content - near - piece.context), unsaid, order, number)
                 reading = piece.reading(block["code"].strip(), block.start(), block.end())
-                yield _Candidate(rank, piece, reading, piece.text)
+                yield Candidate(rank, piece, reading, piece.text)
         steps = list(_STEP.finditer(piece.text))
         if content & piece.path and content <= piece.context and len(steps) > 1:
             answer = "\n".join(step["step"].strip() for step in steps)
             reading = piece.reading(answer, steps[0].start(), steps[-1].end())
-            yield _Candidate((0, 0, order, 0), piece, reading, piece.text)
+            yield Candidate((0, 0, order, 0), piece, reading, piece.text)
