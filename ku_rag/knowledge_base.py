@@ -580,7 +580,7 @@ class KnowledgeBase:
     def ingest(
         self, path: str | Path, *, uploaded: bool = False, progress: Progress | None = None
     ) -> IngestReport:
-        """Ingest a folder, or a file of records, tables or text, or a document.
+        """Ingest a folder, or a file of records, a table, a text or a document.
 
         Unchanged records are skipped. A changed record replaces what its source gave before.
         Another source that describes the same unit adds to it.

@@ -234,7 +234,7 @@ def sync(
                 seen.add(item)
     gone = seen.missing_below(database.connection, folder)
     # The headings of a document may have been units before, or the document.
-    lost = [uri for uri in gone.values() if not seen.has_other_form(uri)]
+    lost = {uri for uri in gone.values() if not seen.has_other_form(uri)}
     if lost and len(lost) * 2 > stored and not (yes or dry_run):
         raise Refused(
             f"{len(lost)} of the {stored} sources known from {folder} are gone: nothing was "

@@ -75,7 +75,7 @@ class SeenSources:
         }
 
     def has_other_form(self, uri: str) -> bool:
-        """Return whether the file of a source was read, as a whole instead of its parts or so."""
+        """Return whether the file of a part was read whole, or a whole file in parts."""
         file, _, part = uri.partition("#")
         return file in (self._uris if part else self._files)
 

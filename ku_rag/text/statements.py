@@ -21,7 +21,7 @@ CODE = re.compile(
     r"^[ \t]*(?P<mark>```+|~~~+)[^\n]*\n(?P<code>.*?)(?:^[ \t]*(?P=mark)[^\n]*$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-"""A block of code; its lines state nothing."""
+"""A block of code; its lines are no facts."""
 _IN_CODE = re.compile(r"[,;{(\[]$| // ")
 """A line of code whose block began in another chunk."""
 _LINE_END = re.compile("\n")
@@ -94,7 +94,9 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         name: Of the unit; a sentence on the capital of something else states nothing of it.
         section: Heading of the text; None if its first line may be one.
     """
-    text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text[:_MOST_CHARACTERS])
+    text = text[:_MOST_CHARACTERS]
+    if "```" in text or "~~~" in text:
+        text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     matches = _matches(text)
     if not matches:
         return
