@@ -246,8 +246,8 @@ _SEQUENCES: Mapping[str, Callable[[object, str], tuple[Any, ...]]] = {
 }
 
 
-Line = tuple[int, int, float, float, float, float]
-"""A line of a document with pages, see `TextPlace`."""
+Line = tuple[float, ...]
+"""A line of a document with pages: six numbers, or seven; see `TextPlace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class TextPlace:
         section: the headings above it, see `SECTION_MARK`; "" for none.
         lines: of a document with pages, for each line of the text the number of its first
             character, its page from 1, and left, top, right and bottom in shares of the page's
-            width and height (0 to 1).
+            width and height (0 to 1); of a recognised line also its confidence (0 to 1).
     """
 
     section: str = ""
@@ -270,11 +270,15 @@ SECTION_MARK = " > "
 
 
 class ChunkPlace(NamedTuple):
-    """Headings above a chunk, and of a document with pages its page and box; see `TextPlace`."""
+    """Headings above a chunk, and of a document with pages its page and box; see `TextPlace`.
+
+    The confidence is the lowest of its lines, None if none was recognised.
+    """
 
     section: str = ""
     page: int | None = None
     box: tuple[float, float, float, float] | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,6 +457,7 @@ class Evidence(Serializable):
         section: headings above it in its document, the outermost first; "" for none.
         page: of a document with pages, the page where it begins, from 1.
         box: there; left, top, right and bottom in shares of the page's width and height.
+        confidence: of text that was recognised in a scan, the lowest of its lines, 0 to 1.
     """
 
     label: str = field(metadata=INTERNAL)
@@ -467,17 +472,20 @@ class Evidence(Serializable):
     section: str = ""
     page: int | None = None
     box: tuple[float, float, float, float] | None = None
+    confidence: float | None = None
 
     @property
     def place(self) -> str:
         """Page and headings in words: "page 3, Options > json"; "" for none."""
         page = f"page {self.page}" if self.page else ""
+        if self.confidence is not None:
+            page += f" (recognised, confidence {self.confidence:.2f})"
         return ", ".join(filter(None, (page, self.section)))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields; those from "table" on only if they have a value."""
         values = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
-        optional = ("table", "section", "page", "box")
+        optional = ("table", "section", "page", "box", "confidence")
         return {key: value for key, value in values.items() if value or key not in optional}
 
     @property

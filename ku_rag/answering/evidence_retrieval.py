@@ -178,13 +178,13 @@ def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
 def place_citations(
     base: Retrieval, evidence: Sequence[Evidence], reading: Reading
 ) -> list[Evidence]:
-    """Return the evidence; cited pieces have the page and the box of the cited span."""
+    """Return the evidence; cited pieces have the page, box and confidence of the cited span."""
     spans = dict(zip(reading.citations, reading.spans, strict=False))
     cited = {piece.chunk: spans[piece.label] for piece in evidence if piece.label in spans}
     places = text_places.of_chunks(base.database.connection, cited) if cited else {}
     return [
-        replace(piece, page=places[piece.chunk].page, box=places[piece.chunk].box)
-        if piece.chunk in places
+        replace(piece, page=place.page, box=place.box, confidence=place.confidence)
+        if (place := places.get(piece.chunk))
         else piece
         for piece in evidence
     ]

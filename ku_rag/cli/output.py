@@ -26,6 +26,8 @@ _LEFT_OUT = 3
 _SHOWN = 20
 _UNITS = 3
 _WIDTH = 96
+_WORDS = 30
+"""Words in pictures that are printed of a unit."""
 
 _CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -191,7 +193,8 @@ def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
     for key in ("images", "videos"):
         yield from (f"{key.removesuffix('s')}: {path}" for path in unit.get(key, ()))
     for recogniser, words in unit.get("words", {}).items():
-        yield f"words in pictures, read by {recogniser}: {', '.join(words)}"
+        more = f" … and {len(words) - _WORDS:,} more" * (len(words) > _WORDS)
+        yield f"words in pictures, read by {recogniser}: {', '.join(words[:_WORDS])}{more}"
     for text in unit.get("texts") or filter(None, [unit.get("text")]):
         yield ""
         yield click.wrap_text(text.strip(), _WIDTH, "  ", "  ", preserve_paragraphs=True)

@@ -10,6 +10,7 @@ one is read.
 
 from __future__ import annotations
 
+import base64
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,13 +31,16 @@ from ku_rag.ingest.preparation import (
     earlier_texts_hash,
     prepare,
 )
+from ku_rag.ingest.readers.item_codec import ScannedPage
+from ku_rag.ingest.scans import PageWords, has_scans, read_scans
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter
+from ku_rag.pictures import probe
 from ku_rag.recognisers import CachedRecogniser
 from ku_rag.settings import Settings
-from ku_rag.store import vectors, vocabulary
+from ku_rag.store import content_rows, vectors, vocabulary
 from ku_rag.store.connection import as_json
-from ku_rag.store.content_rows import text_hash
+from ku_rag.store.content_rows import content_hash, text_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, write_durably
 from ku_rag.store.unit_records import unit_row
@@ -98,6 +102,7 @@ class Pipeline:
         self.encoder = encoder
         self._encoder_rows = encoder_rows
         self._settings = settings
+        self._recogniser = recogniser
         self._batch_encoder = BatchEncoder(encoder, settings.max_tokens, recogniser)
         self.max_tokens = self._batch_encoder.max_tokens
 
@@ -174,9 +179,7 @@ class Pipeline:
         batch, size, contents = _Batch([], IngestReport()), 0, 0
         most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
-        for count, item in enumerate(items, 1):
-            if progress:
-                progress(count)
+        for item in self._read_items(items, progress):
             if isinstance(item, Quarantined):
                 batch.report.quarantined.append(item)
                 continue
@@ -200,6 +203,34 @@ class Pipeline:
                 batch, size, contents = _Batch([], IngestReport()), 0, 0
                 started = time.monotonic()
         yield batch
+
+    def _read_items(self, items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
+        """Yield items with the text of scanned pages."""
+        for count, item in enumerate(items, 1):
+            if progress:
+                progress(count)
+            if not (isinstance(item, Record) and has_scans(item)):
+                yield item
+                continue
+
+            def read(page: ScannedPage, count: int = count) -> PageWords | None:
+                if progress:
+                    progress(count)
+                return self._read_page(page)
+
+            yield from read_scans(item, read)
+
+    def _read_page(self, page: ScannedPage) -> PageWords | None:
+        """Return the words of a page: those stored with its picture, or recognised ones."""
+        if not (recogniser := self._recogniser()):
+            return None
+        data = base64.b64decode(page.content, validate=True)
+        words = content_rows.words_of(
+            self._database.connection, content_hash(data), recogniser.fingerprint
+        )
+        if words is None:
+            _, words = recogniser.read_file(data) or ("", [])
+        return probe(data)[:2], words
 
     def _with_own_id(self, record: Record, documents: dict[str, str]) -> Record:
         """Return a document with the id that it has in the base, or one that no other document has.

@@ -6,6 +6,7 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -160,6 +161,16 @@ def put_words(connection: Connection, image: int, model: str, words: Sequence[Wo
     """Store what a recogniser, by its fingerprint, has read in an image, unless that is deleted."""
     insert = "REPLACE INTO image_words SELECT row, ?, ? FROM images WHERE row = ?"
     connection.execute(insert, (model, as_json(words), image))
+
+
+def words_of(connection: Connection, digest: str, model: str) -> list[Word] | None:
+    """Return what a recogniser has read in the image of a hash, or None if it has read nothing."""
+    row = connection.execute(
+        "SELECT words FROM image_words w JOIN images i ON i.row = w.image "
+        "WHERE i.hash = ? AND w.recogniser = ?",
+        (digest, model),
+    ).fetchone()
+    return row and [Word(**word) for word in json.loads(row[0])]
 
 
 def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list[str]:

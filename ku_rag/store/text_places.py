@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import ChunkPlace, Table, TextPlace
 
-_LINE_FIELDS = 6
+_LINE_FIELDS = 6, 7
 PlaceRow = tuple[int, str, str]
 """Number of the document, section, and lines in JSON."""
 
@@ -45,7 +45,7 @@ def checked_lines(text: str) -> str:
         lines = [
             (int(start), int(page), *map(float, box)) for start, page, *box in json.loads(text)
         ]
-        if all(len(line) == _LINE_FIELDS for line in lines):
+        if all(len(line) in _LINE_FIELDS for line in lines):
             return as_json(lines)
     except (OverflowError, TypeError, ValueError):
         pass
@@ -116,10 +116,11 @@ def of_chunks(
             if line_end > offset + start and line[0] < offset + end
         ]
         page = inside[0][1] if inside else None
-        boxes = [line[2:] for line in inside if line[1] == page]
+        boxes = [line[2:6] for line in inside if line[1] == page]
+        confidence = min((line[6] for line in inside if len(line) > 6), default=None)
         box = None
         if boxes:
             left, top, right, bottom = zip(*boxes, strict=True)
             box = (min(left), min(top), max(right), max(bottom))
-        places[chunk] = ChunkPlace(section, page, box)
+        places[chunk] = ChunkPlace(section, page, box, confidence)
     return places

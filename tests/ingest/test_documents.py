@@ -203,7 +203,6 @@ def test_documents_in_a_folder_of_a_unit_are_its_texts(tmp_path):
     [
         ("a.pdf", b"%PDF-1.4 broken", "damaged or encrypted"),
         ("locked.pdf", None, "Incorrect password"),
-        ("empty.pdf", None, "holds no text"),
         ("a.docx", b"\xd0\xcf\x11\xe0 old or encrypted", "damaged or encrypted"),
         ("a.docx", b"PK\5\6" + bytes(18), "damaged or encrypted"),
         ("a.html", b"<p>Malm\xf6</p>", "not UTF-8"),

@@ -62,6 +62,29 @@ class EmbeddedPath(PosixPath):
         return EmbeddedPath.of, (str(self), self.content)
 
 
+class ScannedPage(EmbeddedPath):
+    """The picture of a page without text.
+
+    Attributes:
+        page: Its number, from 1.
+        tilt: Degrees by which the page was turned against the clock to make its lines level.
+    """
+
+    __slots__ = ("page", "tilt")
+    page: int
+    tilt: float
+
+    @classmethod
+    def numbered(cls, path: str, content: str, page: int, tilt: float) -> ScannedPage:
+        """Return the path of the picture of a page."""
+        picture = cls(path)
+        picture.content, picture.page, picture.tilt = content, page, tilt
+        return picture
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScannedPage.numbered, (str(self), self.content, self.page, self.tilt)
+
+
 _FIELDS: Mapping[type, list[str]] = {
     kind: [field.name for field in fields(kind)]
     for kind in (Cell, PartialSource, TextPlace, Quarantined, Record, Relation, Source, Table, Unit)
@@ -72,6 +95,7 @@ _BUILDERS: Mapping[str, Callable[..., object]] = {
     "Path": Path,
     "MemberPath": MemberPath.at,
     "EmbeddedPath": EmbeddedPath.of,
+    "ScannedPage": ScannedPage.numbered,
 }
 
 
@@ -90,6 +114,8 @@ def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
         return [type(value).__name__, *(encode_item(getattr(value, name)) for name in names)]
     if isinstance(value, MemberPath):
         return ["MemberPath", str(value), value.offset, value.size]
+    if isinstance(value, ScannedPage):
+        return ["ScannedPage", str(value), value.content, value.page, value.tilt]
     if isinstance(value, EmbeddedPath):
         return ["EmbeddedPath", str(value), value.content]
     if isinstance(value, Path):

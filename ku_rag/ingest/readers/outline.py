@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from ku_rag.arguments import LONGEST_NAME, regular_file
 from ku_rag.errors import BadInput, MissingExtra
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_name
-from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item
+from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item, ScannedPage
 from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
 from ku_rag.text.statements import CODE
@@ -85,6 +85,7 @@ class Outline:
         is_document: Whether the format is one for documents with a title, such as slides.
         is_archive: Whether pictures are members of the file.
         embedded: Address → file of pictures that are part of the document, in base 64.
+        scans: Address → number of the page of which it is the picture, and its `tilt`.
         is_full: Whether a picture was left out because they are too large together.
     """
 
@@ -103,6 +104,7 @@ class Outline:
     is_document: bool = False
     is_archive: bool = False
     embedded: dict[str, str] = field(default_factory=dict)
+    scans: dict[str, tuple[int, float]] = field(default_factory=dict)
     is_full: bool = False
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
@@ -294,7 +296,8 @@ class Outline:
         places = (*(place for _, place in texts), *of_tables)
         images: dict[Path, None] = {}
         kind = Source
-        for line, address in self._between(heading.start if heading else start, end):
+        # Pictures of a document without text are at its end.
+        for line, address in self._between(heading.start if heading else start, max(end, 1)):
             try:
                 images[self._locate(address)] = None
             except BadInput as error:
@@ -349,7 +352,10 @@ class Outline:
         if self.is_archive and "://" not in address and not address.startswith("data:"):
             return Path(f"{self.path}/{address}")  # "/" would let an absolute address leave it
         if address in self.embedded:
-            return EmbeddedPath.of(str(self.path / address), self.embedded[address])
+            path, content = str(self.path / address), self.embedded[address]
+            if scan := self.scans.get(address):
+                return ScannedPage.numbered(path, content, *scan)
+            return EmbeddedPath.of(path, content)
         try:
             return locate_picture(self.path.parent, address)
         except BadInput:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.outline import Outline
-from ku_rag.ingest.readers.pdf_page import HYPHEN, Tables, TextLine, page_lines, page_pictures
+from ku_rag.ingest.readers.pdf_page import (
+    HYPHEN,
+    Tables,
+    TextLine,
+    page_lines,
+    page_pictures,
+    page_scan,
+)
 from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
 
@@ -55,14 +62,13 @@ def read_pdf(path: Path) -> Outline:
     pdfium = extra("documents", "pypdfium2")
     outline = Outline(path)
     lines: list[TextLine] = []
-    blank: list[int] = []
     addresses: dict[bytes, str] = {}
     with pdfium.PdfDocument(path) as document, Tables(path) as tables:
         for number in range(len(document)):
             page = document[number]
             of_page = list(page_lines(page, number + 1))
-            if not of_page:
-                blank.append(number + 1)
+            if not of_page and (scan := page_scan(page, number + 1, outline)):
+                lines.append(scan)
             of_page = tables.replace(of_page, page, number + 1)
             pictures = page_pictures(page, number + 1, outline, addresses)
             for picture in pictures if of_page else ():
@@ -76,14 +82,25 @@ def read_pdf(path: Path) -> Outline:
             if (destination := entry.get_dest()) and destination.get_index() is not None
         ]
         outline.title = clean_name(document.get_metadata_value("Title"))
+    write_lines(outline, lines, bookmarks)
+    return outline
+
+
+def write_lines(
+    outline: Outline, lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str, int]] = ()
+) -> None:
+    """Write the lines of all pages to an outline, without running heads and contents.
+
+    Args:
+        outline: Its title is replaced if it does not stand in the text.
+        lines: In reading order.
+        bookmarks: Level from 1, title and page of each entry.
+    """
     lines = list(_without_margins(lines))
     _mark_headings(lines, bookmarks)
     if not _is_title(outline.title, lines):
         outline.title = _largest(lines)
-    if blank and lines:
-        outline.quarantine(0, f"{_numbered(blank)} no text: recognise it first")
     _write(outline, list(_without_contents(lines)))
-    return outline
 
 
 # ---- margins and contents ------------------------------------------------------------------------
@@ -228,16 +245,6 @@ def _largest(lines: Sequence[TextLine]) -> str:
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def _numbered(pages: Sequence[int]) -> str:
-    """Return "pages 3 to 9 and 12 hold"."""
-    runs = []
-    for _, run in groupby(enumerate(pages), key=lambda pair: pair[1] - pair[0]):
-        of_run = [page for _, page in run]
-        runs.append(f"{of_run[0]} to {of_run[-1]}" if len(of_run) > 1 else str(of_run[0]))
-    several = len(pages) > 1
-    return f"page{'s' * several} {', '.join(runs)} hold{'s' * (not several)}"
-
-
 def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
     """Write text, headings, tables and pictures to an outline."""
     parts: list[str] = []
@@ -255,7 +262,8 @@ def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
         if line.picture:
             outline.images.append((max(0, length - 1), 0, line.picture))
             continue
-        outline.lines.append((length, line.page, *line.box))
+        of_scan = () if line.confidence is None else (line.confidence,)
+        outline.lines.append((length, line.page, *line.box, *of_scan))
         start = length
         if line.table:
             write("\n")

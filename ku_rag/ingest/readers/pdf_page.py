@@ -12,8 +12,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image, ImageOps
+
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.outline import Outline
+from ku_rag.pictures import MATCHED_SIDE
 from ku_rag.plugins import extra
 
 _MOST_PAGE_BYTES = 4 << 20
@@ -24,6 +28,12 @@ _FEWEST_SEGMENTS, _MOST_SEGMENTS = 8, 20_000
 _SMALLEST_PICTURE, _SMALLEST_SHARE = 50, 0.01
 """Pixels of the shorter side, and share of the page, of a picture that is read."""
 _MOST_PIXELS = 40_000_000
+_ANGLES = [angle / 4 for angle in range(-16, 17)]
+"""By which a scanned page may be turned, in degrees."""
+_CLEARER, _SMALL_SIDE = 1.05, 400
+"""Gain of the contrast of rows for which a page is turned, and pixels of the page for that."""
+_QUALITY = 70
+"""Of the picture of a scanned page."""
 _CAPTION = re.compile(r"\s*[^\W\d_]{2,12}\.?\s*\d+(?:\.\d+)*\s*[.:]")
 """A line such as "Table 3: …", in any language."""
 Box = tuple[float, float, float, float]
@@ -45,6 +55,7 @@ class TextLine:
         caption: Title of the table.
         picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
+        confidence: Of a line that was recognised, 0 to 1.
     """
 
     text: str
@@ -56,6 +67,7 @@ class TextLine:
     caption: str = ""
     picture: str = ""
     level: int = 0
+    confidence: float | None = None
 
 
 # ---- lines ---------------------------------------------------------------------------------------
@@ -84,7 +96,7 @@ def page_lines(page: Any, number: int) -> Iterator[TextLine]:  # noqa: ANN401 - 
                 part = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
                 joined = part.endswith(HYPHEN)
                 clean = part.strip() if not joined else part.strip().removesuffix(HYPHEN) + HYPHEN
-                box = _upright(_union(_shares(box, frame) for box in boxes), page)
+                box = _upright(union(_shares(box, frame) for box in boxes), page)
                 height = max(0.0, box[3] - box[1]) * (frame[3] - frame[1])
                 yield TextLine(clean, number, box, round(size if size > 1 else height, 1), bold)
             start = end
@@ -121,7 +133,8 @@ def _upright(box: Box, page: Any) -> Box:  # noqa: ANN401 - of pypdfium2
     return box
 
 
-def _union(boxes: Iterable[Box]) -> Box:
+def union(boxes: Iterable[Box]) -> Box:
+    """Return the box around boxes."""
     every = list(boxes) or [(0.0, 0.0, 0.0, 0.0)]
     left, top, right, bottom = zip(*every, strict=True)
     return min(left), min(top), max(right), max(bottom)
@@ -193,6 +206,41 @@ def _is_inside(box: Box, outer: Box) -> bool:
 
 
 # ---- pictures ------------------------------------------------------------------------------------
+
+
+def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # noqa: ANN401
+    """Return the picture of a page without text, in grey and upright; None if nothing is drawn.
+
+    The outline gets its file.
+    """
+    if not any(page.get_objects(max_depth=1)):
+        return None
+    scale = MATCHED_SIDE / max(page.get_size())
+    picture = page.render(scale=scale, grayscale=True).to_pil().convert("L")
+    content = BytesIO()
+    angle = _tilt(picture)
+    straight = picture.rotate(angle, Image.Resampling.BICUBIC, fillcolor=255)
+    straight.save(content, "JPEG", quality=_QUALITY)
+    if address := outline.embed(f"page-{number}.jpg", content.getvalue()):
+        outline.scans.setdefault(address, (number, angle))
+        return TextLine("", number, (0.0, 0.0, 1.0, 1.0), picture=address)
+    return None
+
+
+def _tilt(picture: Image.Image) -> float:
+    """Return by how many degrees a grey page has to be turned to make its lines level.
+
+    The rows of the turned page differ the most.
+    """
+    small = ImageOps.invert(picture)
+    small.thumbnail((_SMALL_SIDE, _SMALL_SIDE))
+
+    def contrast(angle: float) -> float:
+        turned = small.rotate(angle, Image.Resampling.BILINEAR)
+        return float(np.asarray(turned, np.float32).sum(axis=1).var())
+
+    angle = max(_ANGLES, key=contrast)
+    return angle if contrast(angle) > _CLEARER * contrast(0) else 0.0
 
 
 def page_pictures(
