@@ -30,6 +30,10 @@ from pathlib import Path, PurePath
 import numpy as np
 from PIL import Image
 from pypdfium2 import PdfDocument
+from reportlab.lib.colors import black, lightgrey, white
+from reportlab.lib.styles import getSampleStyleSheet
+from reportlab.platypus import Paragraph, SimpleDocTemplate
+from reportlab.platypus import Table as PdfTable
 
 from benchmarks.record import write_result
 from ku_rag import KnowledgeBase
@@ -40,6 +44,19 @@ _LONGEST = 600
 """Characters of an answer; more is no answer but the text."""
 _DPI, _TILT, _NOISE = 150, 2.0, 12.0
 """Of scans: resolution, degrees, and deviation of the grey values."""
+_TOP = ("VALIGN", (0, 0), (-1, -1), "TOP")
+_STYLES = {
+    "grid": [_TOP, ("GRID", (0, 0), (-1, -1), 0.5, black)],
+    "rules between rows": [_TOP, ("LINEBELOW", (0, 0), (-1, -2), 0.5, black)],
+    "rules around header and end": [
+        _TOP,
+        ("LINEABOVE", (0, 0), (-1, 0), 1, black),
+        ("LINEBELOW", (0, 0), (-1, 0), 0.5, black),
+        ("LINEBELOW", (0, -1), (-1, -1), 1, black),
+    ],
+    "shaded rows": [_TOP, ("ROWBACKGROUNDS", (0, 0), (-1, -1), (lightgrey, white))],
+}
+"""Of generated tables, for reportlab."""
 _WORDS = [f"{begin}{end}" for begin in ("lam", "tor", "bri", "pel", "sca") for end in ("pen", "ga")]
 
 
@@ -154,6 +171,49 @@ def pages_per_second(folder: Path) -> dict[str, float]:
     return speeds
 
 
+def generated_tables(count: int) -> dict[str, float]:
+    """Return the share of cells that are read as written, by style, of tables in PDF files.
+
+    A fifth of the texts takes two lines. Tables that are not read, or have another number of
+    columns, have no right cell.
+    """
+    rng = random.Random(2)
+    right, total = Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(count):
+            style = list(_STYLES)[number % len(_STYLES)]
+            rows = _random_rows(rng)
+            path = Path(name) / f"{number}.pdf"
+            body = getSampleStyleSheet()["BodyText"]
+            cells = [
+                [Paragraph(text, body) if " " in text else text for text in row] for row in rows
+            ]
+            table = PdfTable(cells, colWidths=480 / len(rows[0]), style=_STYLES[style])
+            texts = (Paragraph(f"The {word} is described below. " * 6, body) for word in _WORDS[:2])
+            SimpleDocTemplate(str(path)).build([next(texts), table, next(texts)])
+            total[style] += len(rows) * len(rows[0])
+            for _, _, _, read in read_pdf(path.resolve()).tables[:1]:
+                if len(read[0]) == len(rows[0]):
+                    pairs = zip(rows, read, strict=False)
+                    right[style] += sum(
+                        a == b for pair in pairs for a, b in zip(*pair, strict=True)
+                    )
+    return {style: round(right[style] / total[style], 3) for style in total}
+
+
+def _random_rows(rng: random.Random) -> list[list[str]]:
+    columns = rng.randint(2, 6)
+
+    def text() -> str:
+        if rng.random() < 0.4:
+            return f"{rng.uniform(1, 5000):,.1f}"
+        return " ".join(rng.choice(_WORDS) for _ in range(rng.choice((1, 1, 1, 2, 6))))
+
+    header = [rng.choice(_WORDS).capitalize() for _ in range(columns)]
+    keys = rng.sample(_WORDS, rng.randint(3, 9))
+    return [header, *([key, *(text() for _ in range(columns - 1))] for key in keys)]
+
+
 def small_files(count: int) -> float:
     """Return the seconds that a folder of Markdown files of three sections takes to ingest."""
     rng = random.Random(1)
@@ -177,6 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--small", type=int, default=0, help="ingest so many small files as well")
+    parser.add_argument("--tables", type=int, default=0, help="read so many generated tables")
     parser.add_argument("--write", action="store_true", help="write the result file")
     parser.add_argument("--verbose", action="store_true", help="print each answer")
     parser.add_argument("--scan", action="store_true", help="ask once more with scans")
@@ -189,6 +250,8 @@ def main() -> None:
         if options.scan:
             scans = ask_scans(folder, texts, verbose=options.verbose)
             result[f"{folder.name} scanned"] = scans
+    if options.tables:
+        result["cells_right"] = generated_tables(options.tables)
     if options.small:
         result[f"{options.small}_small_files_s"] = small_files(options.small)
     json.dump(result, sys.stdout, indent=1)

@@ -37,7 +37,7 @@ _EXTRAS = {
     "video": "av",
     "parquet": "pyarrow",
     "graph": "openpyxl",
-    "documents": "pdfplumber pypdfium2 mammoth docutils python-pptx",
+    "documents": "pypdfium2 mammoth docutils python-pptx",
     "watch": "watchfiles",
     "eval": "ir-measures",
     "langchain": "langchain-core",

@@ -1,7 +1,7 @@
 """PDF files as outlines: lines with pages and boxes, headings, tables and pictures.
 
 Text and boxes come from pypdfium2, in the order of the file, which joins words over hyphens.
-pdfplumber looks for tables on pages with ruled lines alone. No script or link is followed.
+No script or link is followed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.pdf_page import (
     HYPHEN,
-    Tables,
     TextLine,
-    page_lines,
+    TextPage,
     page_pictures,
     page_scan,
 )
+from ku_rag.ingest.readers.pdf_tables import is_inside, page_tables
 from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
 
@@ -34,6 +34,8 @@ _BULLETS = ("•", "–", "-", "*", "◦", "▪")
 _LONGEST_HEADING = 100
 _RARE = 0.1
 """Share of the letters that those of one size of headings have at most."""
+_CAPTION = re.compile(r"\s*[^\W\d_]{2,12}\.?\s*\d+(?:\.\d+)*\s*[.:]")
+"""A line such as "Table 3: …", in any language."""
 _LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
 """A line of a table of contents."""
 _PAGE_NUMBER = re.compile(r"\s(?:(\d{1,4})|[ivxlc]{1,6})$")
@@ -56,20 +58,20 @@ def read_pdf(path: Path) -> Outline:
     """Return the outline of a PDF file; its pictures are embedded.
 
     Raises:
-        BadInput: A page with ruled lines is too large.
-        MissingExtra: pypdfium2 or pdfplumber is not installed.
+        MissingExtra: pypdfium2 is not installed.
     """
     pdfium = extra("documents", "pypdfium2")
     outline = Outline(path)
     lines: list[TextLine] = []
     addresses: dict[bytes, str] = {}
-    with pdfium.PdfDocument(path) as document, Tables(path) as tables:
+    with pdfium.PdfDocument(path) as document:
         for number in range(len(document)):
             page = document[number]
-            of_page = list(page_lines(page, number + 1))
+            text_page = TextPage(page, number + 1)
+            of_page = _with_tables(text_page, list(text_page.lines()))
+            text_page.close()
             if not of_page and (scan := page_scan(page, number + 1, outline)):
                 lines.append(scan)
-            of_page = tables.replace(of_page, page, number + 1)
             pictures = page_pictures(page, number + 1, outline, addresses)
             for picture in pictures if of_page else ():
                 below = (n for n, line in enumerate(of_page) if line.box[1] >= picture.box[1])
@@ -101,6 +103,20 @@ def write_lines(
     if not _is_title(outline.title, lines):
         outline.title = _largest(lines)
     _write(outline, list(_without_contents(lines)))
+
+
+def _with_tables(text_page: TextPage, lines: list[TextLine]) -> list[TextLine]:
+    """Return the lines of a page with tables in place of their text."""
+    for box, rows in page_tables(text_page, lines):
+        inside = [line for line in lines if is_inside(line.box, box)]
+        if not inside or any(line.table for line in inside):
+            continue
+        at = lines.index(inside[0])
+        table = TextLine("", inside[0].page, box, table=rows)
+        near = [*lines[max(0, at - 1) : at], *lines[at + len(inside) : at + len(inside) + 1]]
+        table.caption = next((line.text for line in near if _CAPTION.match(line.text)), "")
+        lines = [*lines[:at], table, *(line for line in lines[at:] if line not in inside)]
+    return lines
 
 
 # ---- margins and contents ------------------------------------------------------------------------

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.pictures import MATCHED_SIDE
 from ku_rag.plugins import extra
 
-_MOST_PAGE_BYTES = 4 << 20
-"""Size of the operators of a page whose tables are looked for; each takes memory and time."""
 _BOLD = 600
-_FEWEST_SEGMENTS, _MOST_SEGMENTS = 8, 20_000
-"""Parts of lines and boxes of a page on which tables are looked for."""
 _SMALLEST_PICTURE, _SMALLEST_SHARE = 50, 0.01
 """Pixels of the shorter side, and share of the page, of a picture that is read."""
 _MOST_PIXELS = 40_000_000
@@ -34,8 +27,6 @@ _CLEARER, _SMALL_SIDE = 1.05, 400
 """Gain of the contrast of rows for which a page is turned, and pixels of the page for that."""
 _QUALITY = 70
 """Of the picture of a scanned page."""
-_CAPTION = re.compile(r"\s*[^\W\d_]{2,12}\.?\s*\d+(?:\.\d+)*\s*[.:]")
-"""A line such as "Table 3: …", in any language."""
 Box = tuple[float, float, float, float]
 HYPHEN, _STX = "\ufffe", 2
 """pdfium joins the parts of a word at the end of a line by one of these characters."""
@@ -55,6 +46,7 @@ class TextLine:
         caption: Title of the table.
         picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
+        span: Its start and end in the text of the page, see `TextPage`.
         confidence: Of a line that was recognised, 0 to 1.
     """
 
@@ -67,40 +59,90 @@ class TextLine:
     caption: str = ""
     picture: str = ""
     level: int = 0
+    span: tuple[int, int] = (0, 0)
     confidence: float | None = None
+
+
+class PageWord(NamedTuple):
+    """A word with its box and the size of its letters, in shares of the page and of its width."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    text: str
+    size: float
+
+    @property
+    def middle(self) -> float:
+        """Its height on the page."""
+        return (self.top + self.bottom) / 2
 
 
 # ---- lines ---------------------------------------------------------------------------------------
 
 
-def page_lines(page: Any, number: int) -> Iterator[TextLine]:  # noqa: ANN401 - of pypdfium2
-    """Yield the lines of a page; a joined word is a part of the first of its lines."""
-    raw = extra("documents", "pypdfium2.raw")
-    text_page = page.get_textpage()
-    count = text_page.count_chars()
-    codes = (raw.FPDFText_GetUnicode(text_page, n) for n in range(max(0, count)))
-    text = "".join(HYPHEN if code == _STX else chr(code or 32) for code in codes)
-    frame = page.get_bbox()
-    for match in re.finditer(r"[^\r\n]+", text):
-        start = match.start()
-        for part in re.split(f"(?<={HYPHEN})", match[0]):
-            end = start + len(part)
-            letters = [n for n in range(start, end) if not text[n].isspace()]
-            if letters:
-                rects = range(text_page.count_rects(start, end - start))
-                boxes = [text_page.get_rect(n) for n in rects]
-                size = raw.FPDFText_GetFontSize(text_page, letters[0])
-                ends = (letters[0], letters[-1])
-                bold = all(_is_bold(raw, text_page, place) for place in ends)
-                # Characters beyond U+FFFF are two numbers.
-                part = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-                joined = part.endswith(HYPHEN)
-                clean = part.strip() if not joined else part.strip().removesuffix(HYPHEN) + HYPHEN
-                box = _upright(union(_shares(box, frame) for box in boxes), page)
-                height = max(0.0, box[3] - box[1]) * (frame[3] - frame[1])
-                yield TextLine(clean, number, box, round(size if size > 1 else height, 1), bold)
-            start = end
-    text_page.close()
+class TextPage:
+    """The text of a page, with places in shares of the page as it is shown.
+
+    Attributes:
+        page: The page.
+    """
+
+    def __init__(self, page: Any, number: int) -> None:  # noqa: ANN401 - of pypdfium2
+        self.page, self._number = page, number
+        self._raw = extra("documents", "pypdfium2.raw")
+        self._text_page = page.get_textpage()
+        self._frame = page.get_bbox()
+        count = max(0, self._text_page.count_chars())
+        codes = (self._raw.FPDFText_GetUnicode(self._text_page, n) for n in range(count))
+        self._text = "".join(HYPHEN if code == _STX else chr(code or 32) for code in codes)
+
+    def close(self) -> None:
+        """Free the text."""
+        self._text_page.close()
+
+    def lines(self) -> Iterator[TextLine]:
+        """Yield the lines; a joined word is a part of the first of its lines."""
+        for match in re.finditer(r"[^\r\n]+", self._text):
+            start = match.start()
+            for part in re.split(f"(?<={HYPHEN})", match[0]):
+                if part.strip():
+                    yield self._line(start, start + len(part))
+                start += len(part)
+
+    def _line(self, start: int, end: int) -> TextLine:
+        page = self._text_page
+        letters = [n for n in range(start, end) if not self._text[n].isspace()]
+        boxes = [page.get_rect(n) for n in range(page.count_rects(start, end - start))]
+        size = self._raw.FPDFText_GetFontSize(page, letters[0])
+        is_bold = all(_is_bold(self._raw, page, place) for place in (letters[0], letters[-1]))
+        text = self._clean(start, end)
+        joined = text.endswith(HYPHEN)
+        clean = text.strip() if not joined else text.strip().removesuffix(HYPHEN) + HYPHEN
+        box = union(map(self.shares, boxes))
+        height = max(0.0, box[3] - box[1]) * (self._frame[3] - self._frame[1])
+        size = round(size if size > 1 else height, 1)
+        return TextLine(clean, self._number, box, size, is_bold, span=(start, end))
+
+    def words(self, line: TextLine) -> Iterator[PageWord]:
+        """Yield the words of a line."""
+        start, end = line.span
+        size = line.size / max(1.0, self.page.get_size()[0])
+        for match in re.finditer(r"\S+", self._text[start:end]):
+            first, last = start + match.start(), start + match.end()
+            boxes = (self._text_page.get_charbox(n) for n in range(first, last))
+            text = self._clean(first, last).replace(HYPHEN, "-")
+            yield PageWord(*union(map(self.shares, boxes)), text, size)
+
+    def _clean(self, start: int, end: int) -> str:
+        """Return a part of the text; characters beyond U+FFFF are two numbers."""
+        part = self._text[start:end]
+        return part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def shares(self, box: Box) -> Box:
+        """Return a box in points, with the origin below, in shares of the page as it is shown."""
+        return _upright(_shares(box, self._frame), self.page)
 
 
 def _is_bold(raw: Any, text_page: Any, place: int) -> bool:  # noqa: ANN401 - of pypdfium2
@@ -138,71 +180,6 @@ def union(boxes: Iterable[Box]) -> Box:
     every = list(boxes) or [(0.0, 0.0, 0.0, 0.0)]
     left, top, right, bottom = zip(*every, strict=True)
     return min(left), min(top), max(right), max(bottom)
-
-
-# ---- tables --------------------------------------------------------------------------------------
-
-
-class Tables:
-    """Looks for ruled tables; the file is opened when a page has ruled lines."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pdf: Any = None
-
-    def __enter__(self) -> Tables:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pdf:
-            self._pdf.close()
-
-    def replace(self, lines: list[TextLine], page: Any, number: int) -> list[TextLine]:  # noqa: ANN401
-        """Return the lines of a page with tables in place of their text."""
-        raw = extra("documents", "pypdfium2.raw")
-        paths = page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)
-        segments = sum(max(0, raw.FPDFPath_CountSegments(path)) for path in paths)
-        if not (lines and _FEWEST_SEGMENTS <= segments <= _MOST_SEGMENTS):
-            return lines
-        for box, rows in self._of_page(number):
-            inside = [line for line in lines if _is_inside(line.box, box)]
-            if not inside:
-                continue
-            at = lines.index(inside[0])
-            table = TextLine("", number, box, table=rows)
-            near = [*lines[max(0, at - 1) : at], *lines[at + len(inside) : at + len(inside) + 1]]
-            table.caption = next((line.text for line in near if _CAPTION.match(line.text)), "")
-            lines = [*lines[:at], table, *(line for line in lines[at:] if line not in inside)]
-        return lines
-
-    def _of_page(self, number: int) -> Iterator[tuple[Box, list[list[str]]]]:
-        pdfplumber = extra("documents", "pdfplumber")
-        if self._pdf is None:
-            logging.getLogger("pdfminer").setLevel(logging.ERROR)
-            self._pdf = pdfplumber.open(self._path)
-        page = self._pdf.pages[number - 1]
-        resolve = extra("documents", "pdfminer.pdftypes").resolve1
-        size = sum(len(resolve(stream).get_data()) for stream in page.page_obj.contents)
-        if size > _MOST_PAGE_BYTES:
-            raise BadInput(
-                f"page {number} unpacks to {size:,} bytes, at most {_MOST_PAGE_BYTES:,} are "
-                "read: split it, or save the text by itself"
-            )
-        for table in page.find_tables():
-            rows = [[" ".join((cell or "").split()) for cell in row] for row in table.extract()]
-            filled = sum(bool(cell) for row in rows for cell in row)
-            if len(rows) > 1 and len(rows[0]) > 1 and 2 * filled > len(rows) * len(rows[0]):
-                left, top, right, bottom = table.bbox
-                height = float(page.height)
-                frame = (0.0, 0.0, float(page.width), height)
-                yield _shares((left, height - bottom, right, height - top), frame), rows
-        page.close()
-
-
-def _is_inside(box: Box, outer: Box) -> bool:
-    """Return whether the middle of a box is in another."""
-    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-    return outer[0] <= x <= outer[2] and outer[1] <= y <= outer[3]
 
 
 # ---- pictures ------------------------------------------------------------------------------------
