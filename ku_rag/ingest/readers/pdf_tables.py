@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ku_rag.ingest.readers.pdf_page import Box, PageWord, TextLine, TextPage
 from ku_rag.plugins import extra
 
-_FEWEST_SEGMENTS, _MOST_SEGMENTS = 4, 20_000
+_MOST_SEGMENTS = 20_000
 """Parts of lines and boxes of a page on which tables are looked for."""
 _SAME = 0.004
 """Share of a page by which edges at the same place may differ."""
@@ -224,21 +224,29 @@ def is_inside(box: Box, outer: Box) -> bool:
 
 
 def _edges(text_page: TextPage) -> tuple[list[_Edge], list[_Edge]]:
-    """Return the lines across a page and down a page; the sides of boxes are lines."""
-    raw = extra("documents", "pypdfium2.raw")
-    paths = text_page.page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)
+    """Return the lines across a page and down a page.
+
+    The sides of boxes are lines, and so are thin pictures: some typesetters draw rules as such.
+    """
+    raw, page = extra("documents", "pypdfium2.raw"), text_page.page
+    paths = page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)
     counts = [(path, max(0, raw.FPDFPath_CountSegments(path))) for path in paths]
+    pictures = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)
+    boxes = [picture.get_bounds() for picture in pictures]
     across, down = list[_Edge](), list[_Edge]()
-    if _FEWEST_SEGMENTS <= sum(count for _, count in counts) <= _MOST_SEGMENTS:
-        for path, count in counts:
-            for (x0, y0), (x1, y1) in _strokes(raw, path, count):
-                left, top, right, bottom = text_page.shares((x0, y0, x1, y1))
-                left, right = sorted((left, right))
-                top, bottom = sorted((top, bottom))
-                if bottom - top < _SAME < right - left:
-                    across.append(_Edge((top + bottom) / 2, left, right))
-                elif right - left < _SAME < bottom - top:
-                    down.append(_Edge((left + right) / 2, top, bottom))
+    if sum(count for _, count in counts) + len(boxes) <= _MOST_SEGMENTS:
+        boxes += (
+            (*first, *second)
+            for path, count in counts
+            for first, second in _strokes(raw, path, count)
+        )
+    for box in boxes:
+        x0, y0, x1, y1 = text_page.shares(box)
+        (left, right), (top, bottom) = sorted((x0, x1)), sorted((y0, y1))
+        if bottom - top < _SAME < right - left:
+            across.append(_Edge((top + bottom) / 2, left, right))
+        elif right - left < _SAME < bottom - top:
+            down.append(_Edge((left + right) / 2, top, bottom))
     return _joined(across), _joined(down)
 
 
