@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
+from operator import itemgetter
+
+import orjson
 
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.types import ChunkPlace, Table, TextPlace
+from ku_rag.types import ChunkPlace, Line, Table, TextPlace
 
-_LINE_FIELDS = 6, 7
+_FEWEST_FIELDS, _MOST_FIELDS = 6, 7
 PlaceRow = tuple[int, str, str]
 """Number of the document, section, and lines in JSON."""
 
@@ -45,7 +49,7 @@ def checked_lines(text: str) -> str:
         lines = [
             (int(start), int(page), *map(float, box)) for start, page, *box in json.loads(text)
         ]
-        if all(len(line) in _LINE_FIELDS for line in lines):
+        if all(_FEWEST_FIELDS <= len(line) <= _MOST_FIELDS for line in lines):
             return as_json(lines)
     except (OverflowError, TypeError, ValueError):
         pass
@@ -98,29 +102,35 @@ def of_chunks(
         connection: To the store.
         spans: Row of each chunk → start and end in its text, in characters; None for all of it.
     """
+    texts: dict[tuple[int, int], tuple[str, list[Line]]] = {}
     places = {}
-    for chunk, section, lines, offset, length in connection.execute(
-        "SELECT c.row, p.section, p.lines, (SELECT coalesce(sum(length(b.text)), 0) FROM chunks b "
+    for chunk, source, document, offset, length in connection.execute(
+        "SELECT c.row, c.source, c.document, "
+        "(SELECT coalesce(sum(length(b.text)), 0) FROM chunks b "
         "WHERE b.source = c.source AND b.document = c.document AND b.position < c.position), "
         "length(c.text) FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
         "JOIN text_places p ON p.source = c.source AND p.document = c.document "
         "WHERE EXISTS (SELECT 1 FROM text_places)",
         (as_json(spans),),
     ):
-        of_text = json.loads(lines)
+        if (text := (source, document)) not in texts:
+            section, lines = connection.execute(
+                "SELECT section, lines FROM text_places WHERE source = ? AND document = ?", text
+            ).fetchone()
+            texts[text] = section, orjson.loads(lines)
         start, end = spans[chunk] or (0, length)
-        ends = [*(line[0] for line in of_text[1:]), offset + length]
-        inside = [
-            line
-            for line, line_end in zip(of_text, ends, strict=False)
-            if line_end > offset + start and line[0] < offset + end
-        ]
-        page = inside[0][1] if inside else None
-        boxes = [line[2:6] for line in inside if line[1] == page]
-        confidence = min((line[6] for line in inside if len(line) > 6), default=None)
-        box = None
-        if boxes:
-            left, top, right, bottom = zip(*boxes, strict=True)
-            box = (min(left), min(top), max(right), max(bottom))
-        places[chunk] = ChunkPlace(section, page, box, confidence)
+        places[chunk] = _place(*texts[text], offset + start, offset + end)
     return places
+
+
+def _place(section: str, lines: Sequence[Line], start: int, end: int) -> ChunkPlace:
+    """Return the place of a span of a text, in characters, by the lines of the text."""
+    first = max(0, bisect_right(lines, start, key=itemgetter(0)) - 1)
+    inside = lines[first : bisect_left(lines, end, key=itemgetter(0))]
+    if not inside:
+        return ChunkPlace(section)
+    page = int(inside[0][1])
+    boxes = [line[2:6] for line in inside if line[1] == page]
+    left, top, right, bottom = zip(*boxes, strict=True)
+    confidence = min((line[6] for line in inside if len(line) > _FEWEST_FIELDS), default=None)
+    return ChunkPlace(section, page, (min(left), min(top), max(right), max(bottom)), confidence)
