@@ -48,13 +48,14 @@ def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, No
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
     path, parsing = path.resolve(), parsing or Parsing()
-    parsing.root = path if path.is_dir() else path.parent
+    is_root = path.is_dir() or path.suffix.lower() == ".zip"
+    parsing.root = path if is_root else path.parent
     if path.is_dir():
         if _is_base(path):
             raise BadInput(
                 f"{path} is a knowledge base itself: expected a folder of knowledge; name that one"
             )
-        return _count(_read_folder(path, parsing), parsing)
+        return _count(read_folder(path, parsing), parsing)
     if not path.is_file() or _kind(path) is None:
         raise BadInput(f"{path.name}: {_no_reader(path)}")
     return _count(_read_file(path, parsing), parsing)
@@ -127,7 +128,8 @@ class _Contents:
     quarantined: list[Quarantined] = field(default_factory=list)
 
 
-def _read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
+def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
+    """Yield what the files of a folder describe, and those of the folders below it."""
     waiting, named = [root], set[Path]()
     while waiting:
         folder = waiting.pop()

@@ -89,7 +89,7 @@ class Parsing:
 
     Attributes:
         count: Number of items read so far, as the caller counts them.
-        root: Folder that is read.
+        root: Folder or archive that is read.
     """
 
     def __init__(

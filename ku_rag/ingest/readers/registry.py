@@ -34,6 +34,7 @@ READERS: Mapping[str, Reader] = {
     ".pdf": Reader("pdf:read_pdf"),
     ".jsonl": Reader("jsonl:read_jsonl", "items"),
     ".parquet": Reader("parquet_records:read_parquet", "records"),
+    ".zip": Reader("archive:read_zip", "items"),
     ".tar": Reader("webdataset:read_webdataset", "records"),
     ".csv": Reader("table:read_table", "records"),
     ".tsv": Reader("table:read_table", "records"),
