@@ -66,7 +66,7 @@ class Corrupt(KuError):
 
 
 class Mismatch(KuError):
-    """The knowledge base was made with another encoder or a newer schema."""
+    """The base has another encoder or a newer schema, or a file is not the one ingested."""
 
     exit_code = 4
 

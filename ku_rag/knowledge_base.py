@@ -318,6 +318,7 @@ class KnowledgeBase:
             method=arguments.text(options.get("method", ""), "the method"),
             construction=options.get("construction"),
             unit=arguments.text(options.get("unit") or "", "unit"),
+            page_image=self.page_image,
         )
         plan = options.get("plan") or ("sequential" if steps and steps.actions else None)
         if plan and (query.method or query.unit or not query.with_units):
@@ -550,6 +551,27 @@ class KnowledgeBase:
         path = arguments.path(file, "the picture")
         with self._session.read() as database:
             return unit_records.picture_hash(database.connection, self._session.layout, path)
+
+    def page_image(self, chunk: int, page: int, box: Sequence[float] | None = None) -> Image:
+        """Return a page of the PDF file that a chunk comes from, 100 pixels an inch.
+
+        Args:
+            chunk: `chunk` of a piece of evidence.
+            page: its `page`, from 1.
+            box: its `box`, to be drawn: left, top, right and bottom in shares of the page.
+
+        Raises:
+            NotFound: there is no such chunk of a PDF file, or the file is gone.
+            Mismatch: the file was changed after it was ingested.
+            BadInput: the file has no such page, or exceeds a limit of parsing.
+            MissingExtra: pypdfium2 is not installed.
+        """
+        from ku_rag.ingest import page_images
+
+        arguments.count(chunk, "the chunk", least=1)
+        arguments.count(page, "the page", least=1)
+        with self._session.use() as database:
+            return page_images.render(database.connection, self.settings, chunk, page, box)
 
     def stats(self) -> Stats:
         """The size of the base, and the models that it was made with."""

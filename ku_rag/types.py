@@ -291,6 +291,7 @@ class Source:
         images: its picture files.
         tables: its tables.
         places: of each text, then of each table; empty if none has a place.
+        file_hash: SHA-256 of a file with pages, by which `KnowledgeBase.page_image` knows it again.
     """
 
     uri: str
@@ -298,6 +299,7 @@ class Source:
     images: tuple[Path, ...] = ()
     tables: tuple[Table, ...] = ()
     places: tuple[TextPlace, ...] = ()
+    file_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)

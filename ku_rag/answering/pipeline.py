@@ -6,8 +6,8 @@ Every step is timed, and the answer holds what each step found.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +18,7 @@ from ku_rag import arguments
 from ku_rag.answering import correction, evidence_retrieval
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.encoders.base import Vectors
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, KuError, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import Prompt, load_prompts
 from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture, scaled
@@ -43,6 +43,8 @@ from ku_rag.types import (
 
 _LONGEST_QUESTION = 100_000
 _MOST_CANDIDATES = 5
+_MOST_PLACES = 3
+"""Cited pages that a report shows."""
 
 
 @contextmanager
@@ -77,7 +79,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """What is asked, and how it is to be answered; see `KnowledgeBase.query`.
+    """What is asked, and how it is to be answered; see `KnowledgeBase`: `query`, `page_image`.
 
     Raises:
         BadInput: the text is empty or too long, or the published method is to do what it does not.
@@ -98,6 +100,7 @@ class QueryInput:
     method: str = ""
     construction: object = None
     unit: str = ""
+    page_image: Callable[..., Image] | None = None
 
     def __post_init__(self) -> None:
         """Check the text and the switches."""
@@ -217,7 +220,7 @@ def ask(
     answer = query.assemble(context, answered, pages)
     times["total"] = round((time.perf_counter() - started) * 1000, 2)
     if question.report:  # in pixels of the picture that was matched
-        _write_report(answer, question.report, picture, context, pages)
+        _write_report(answer, question.report, query, context, pages)
     words = tuple(replace(word, box=scaled(word.box, scale)) for word in answer.words)
     answer = replace(answer, region=region, words=words)
     yield QueryEvent("answer", answer.to_dict(), answer)
@@ -649,10 +652,16 @@ def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
 
 
 def _write_report(
-    answer: Answer, file: Path, picture: Image | None, context: Context, pages: Sequence[Image]
+    answer: Answer, file: Path, query: QuerySteps, context: Context, pages: Sequence[Image]
 ) -> None:
     from ku_rag.answering.report import Section, render
 
-    html = render([Section(answer, picture, context.pictures, pages)])
+    places: dict[str, Image] = {}
+    cited = [p for p in answer.chunks if p.page and p.label in answer.reading.citations]
+    for piece in cited[:_MOST_PLACES]:
+        with suppress(KuError):  # such as a file that was changed
+            if page_image := query.question.page_image:
+                places[piece.label] = page_image(piece.chunk, piece.page, piece.box)
+    html = render([Section(answer, query.picture, context.pictures, pages, places=places)])
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(html, encoding="utf-8")

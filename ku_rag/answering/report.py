@@ -34,6 +34,7 @@ class Section:
         unit_pictures: the matching picture of each unit, by unit id.
         pages: the pages of the passage, if there are any.
         note: a remark under the question.
+        places: the page with the cited place, by label of the evidence.
     """
 
     answer: Answer
@@ -41,6 +42,7 @@ class Section:
     unit_pictures: Mapping[str, Image.Image] = field(default_factory=dict)
     pages: Sequence[Image.Image] = ()
     note: str = ""
+    places: Mapping[str, Image.Image] = field(default_factory=dict)
 
     @classmethod
     def of(cls, answer: Answer, note: str) -> Section:
@@ -106,7 +108,7 @@ def _section(section: Section, anchor: str) -> str:
         f"{top}{_correction(answer)}</div></div>",
         answer.plan.to_html() if answer.plan else "",
         _units(answer.units, section.unit_pictures),
-        _evidence(answer, anchor),
+        _evidence(section, anchor),
         answer.evidence_graph.to_html() if answer.evidence_graph else "",
         _passage(section.pages),
         f'<div class="how">{_facts("Made with", answer.models)}{_facts("Time", times)}</div>',
@@ -191,12 +193,12 @@ def _units(units: Sequence[Match], pictures: Mapping[str, Image.Image]) -> str:
     return f"<h3>Matched units</h3>{listed or _none('No unit matched.')}"
 
 
-def _evidence(answer: Answer, anchor: str) -> str:
+def _evidence(section: Section, anchor: str) -> str:
     """Show all evidence; what is not cited is folded if something is."""
-    reading = answer.reading
+    answer, reading = section.answer, section.answer.reading
     pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths]
-    cited = [_piece(p, reading, anchor) for p in pieces if p.label in reading.citations]
-    other = "".join(_piece(p, reading, anchor) for p in pieces if p.label not in reading.citations)
+    cited = [_piece(p, section, anchor) for p in pieces if p.label in reading.citations]
+    other = "".join(_piece(p, section, anchor) for p in pieces if p.label not in reading.citations)
     if cited and other:
         count = len(pieces) - len(cited)
         more = f"{count} further {'piece' if count == 1 else 'pieces'} of evidence"
@@ -214,17 +216,20 @@ def mark_piece(piece: Evidence | PathEvidence, reading: Reading) -> str:
     return _mark(piece.text, spans)
 
 
-def _piece(piece: Evidence | PathEvidence, reading: Reading, anchor: str) -> str:
-    about = "graph path"
+def _piece(piece: Evidence | PathEvidence, section: Section, anchor: str) -> str:
+    about, figure = "graph path", ""
     if isinstance(piece, Evidence):
         file = piece.source.rpartition("/")[2]
         parts = (piece.origin, file, piece.place, f"score {piece.score:.3f}")
         about = ", ".join(dict.fromkeys(filter(None, parts)))
+        if image := section.places.get(piece.label):
+            alt = f"page {piece.page} of {file}, the cited place in a box"
+            figure = f'<figure class="page">{image_tag(image, _PICTURE_SIDE, alt)}</figure>'
     label = _text(piece.label)
     return (
         f'<article class="evidence" id="{anchor}-{label}"><header><span class="tag">{label}</span>'
         f'<span class="quiet">{_text(about)}</span></header>'
-        f"<blockquote>{mark_piece(piece, reading)}</blockquote></article>"
+        f"<blockquote>{mark_piece(piece, section.answer.reading)}</blockquote>{figure}</article>"
     )
 
 

@@ -372,9 +372,9 @@ def _is_stored(
         return False
     # Chunks that are given may be others although the texts are the same: those of an update.
     same_chunks = source.chunks is None or len(source.chunks) == chunks
-    texts, _, pictures = digest.partition(":")
+    texts, pictures, file = (*digest.split(":"), "", "")[:3]
     same_texts = texts == source.texts_hash or texts == earlier_texts_hash(source.texts)
     source.keeps_texts = same_texts and same_chunks
     source.keeps_pictures = source.pictures_hash == pictures
-    same = source.keeps_texts and source.keeps_pictures
+    same = source.keeps_texts and source.keeps_pictures and source.file_hash == file
     return same and declared == (source.declared.to_json() if source.declared else "{}")

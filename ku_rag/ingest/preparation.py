@@ -115,6 +115,7 @@ class PreparedSource:
         pictures: Those that could be read.
         texts_hash: SHA-256 of the documents.
         pictures_hash: SHA-256 of the pictures.
+        file_hash: Of a document with pages, see `Source`.
         relations: The relations that it states.
         tables: Its tables.
         first_row: Number of the document that holds the first row of the tables.
@@ -145,11 +146,12 @@ class PreparedSource:
     keeps_texts: bool = False
     keeps_pictures: bool = False
     replaces_others: bool = False
+    file_hash: str = ""
 
     @property
     def digest(self) -> str:
-        """Both hashes, as they are stored and compared."""
-        return ":".join(filter(None, (self.texts_hash, self.pictures_hash)))
+        """The hashes, as they are stored and compared."""
+        return ":".join(filter(None, (self.texts_hash, self.pictures_hash, self.file_hash)))
 
 
 @dataclass(slots=True)
@@ -250,6 +252,7 @@ def prepare(
                     source.tables,
                     len(source.texts),
                     places,
+                    file_hash=source.file_hash,
                 )
             )
     if vectors and sources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -46,6 +47,7 @@ Base = Annotated[ServedBase, Depends(_base)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
+Shares = Annotated[tuple[float, ...], Query()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
 QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
 SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
@@ -223,6 +225,17 @@ async def get_image(
         return Response(base.small_copy(digest, size), 200, headers, "image/jpeg")
 
     return await base.read(picture)
+
+
+@router.get("/chunks/{chunk}/pages/{page}", response_class=Response, **sends("image/png"))
+async def get_page(base: Base, chunk: int, page: int, box: Shares = ()) -> Response:
+    """Return a page of the PDF file of a chunk, with a box: left, top, right, bottom, 0 to 1."""
+
+    def picture(kb: KnowledgeBase) -> bytes:
+        kb.page_image(chunk, page, box).save(out := io.BytesIO(), "PNG")
+        return out.getvalue()
+
+    return Response(await base.read(picture), 200, {"Cache-Control": "private"}, "image/png")
 
 
 # ---- graph -------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class ServedBase:
     def address(self, path: str, **query: object) -> str:
         """Return the address of a path of the server, without empty query parameters."""
         parameters = self.parameters | {name: value for name, value in query.items() if value}
-        encoded = urlencode(parameters, quote_via=quote)
+        encoded = urlencode(parameters, doseq=True, quote_via=quote)
         return f"{self.root_path}{quote(path)}{'?' * bool(encoded)}{encoded}"
 
     # ---- calls ---------------------------------------------------------------------------------

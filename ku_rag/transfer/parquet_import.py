@@ -340,12 +340,13 @@ class ExportRecords:
             () if as_chunks else texts,
             pictures,
             hashes[0],
-            "".join(hashes[1:]),
+            "".join(hashes[1:2]),
             source.relations if source.unit is not None else (),
-            partial=lost or "".join(hashes[1:]) == part,
+            partial=lost or "".join(hashes[1:2]) == part,
             tables=tables,
             first_row=min(source.rows, default=0),
             places=source.places,
+            file_hash="".join(hashes[2:3]),
         )
         if as_chunks:
             prepared.chunks = source.chunks

@@ -1,13 +1,15 @@
 """PDF files: pages, boxes, headings, columns, running heads, tables and pictures."""
 
+import base64
+import re
 from io import BytesIO
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
-from ku_rag import KnowledgeBase
+from ku_rag import BadInput, KnowledgeBase, Mismatch, NotFound
 
 WIDTH, HEIGHT = 600, 800
 
@@ -15,6 +17,11 @@ WIDTH, HEIGHT = 600, 800
 def write(canvas, x, y, text, font="Helvetica", size=10):
     canvas.setFont(font, size)
     canvas.drawString(x, HEIGHT - y, text)
+
+
+def pixels(image, box):
+    part = image.crop(box)
+    return [part.getpixel((x, y)) for x in range(part.width) for y in range(part.height)]
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +143,136 @@ def test_words_are_joined_over_hyphens(tmp_path):
         assert "mechanism for grinding, and its\nnoise" in text
 
 
+def test_a_cited_page_is_shown_with_the_place_in_a_box(base):
+    answer = base.query(None, "What is the default of the lock time?")
+    (piece,) = (piece for piece in answer.chunks if piece.label in answer.citations)
+    image = base.page_image(piece.chunk, piece.page, piece.box)
+    plain = base.page_image(piece.chunk, piece.page)
+    assert (image.mode, image.size) == ("RGB", (834, 1112))  # 100 pixels an inch, rounded up
+    left, top, right, bottom = ImageChops.difference(image, plain).getbbox()
+    sides = [share * side for share, side in zip(piece.box, image.size * 2, strict=True)]
+    assert (left, top) == pytest.approx((sides[0] - 4, sides[1] - 4), abs=1)
+    assert (right, bottom) == pytest.approx((sides[2] + 4, sides[3] + 4), abs=1)
+    assert set(pixels(image, (left, top, right, top + 2))) == {(40, 30, 0)}
+    assert set(pixels(image, (left + 2, top + 2, left + 3, bottom - 2))) == {(255, 241, 169)}
+    assert min(map(sum, pixels(image, (left + 4, top + 4, right - 4, bottom - 4)))) < 200  # letters
+
+
+@pytest.mark.parametrize(
+    ("page", "box", "message"),
+    [
+        (9, None, "pump-manual.pdf has 5 pages, and no page 9"),
+        (0, None, "the page is 0"),
+        (2, (0.1, 0.2), "the box is .*: expected left, top, right and bottom"),
+        (2, (0, 0, 1, 1.5), "the box is"),
+        (2, 3, "the box is"),
+        (2, (float("nan"),) * 4, "the box is"),
+    ],
+)
+def test_a_page_or_box_that_does_not_exist_is_refused(base, page, box, message):
+    chunk = base.search(text="lock time", k=1).chunks[0].chunk
+    with pytest.raises(BadInput, match=message):
+        base.page_image(chunk, page, box)
+
+
+def test_chunks_of_other_files_have_no_page(tmp_path):
+    (tmp_path / "note.md").write_text("The lid is red.")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "note.md")
+        (piece,) = kb.search(text="lid", k=1).chunks
+        for chunk in (piece.chunk, 10**6):
+            with pytest.raises(NotFound, match=f"no PDF file has the chunk {chunk} now"):
+                kb.page_image(chunk, 1)
+
+
+def test_a_changed_file_is_shown_after_it_is_ingested_again(tmp_path, manual):
+    """Also if its text is the same, which leaves its chunks as they are."""
+    file = tmp_path / "#1 copy.PDF"
+    file.write_bytes(manual.read_bytes())
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(file)
+        (piece,) = kb.search(text="lock time", k=1).chunks
+        before = kb.page_image(piece.chunk, 2)
+        file.write_bytes(manual.read_bytes() + b"\n% saved again\n")
+        with pytest.raises(Mismatch, match=r"copy\.PDF was changed after it was ingested"):
+            kb.page_image(piece.chunk, 2)
+        assert kb.ingest(file).units_updated == 1
+        assert kb.ingest(file).units_unchanged == 1
+        assert kb.page_image(piece.chunk, 2) == before
+        file.unlink()
+        with pytest.raises(NotFound, match=r"copy\.PDF is not there"):
+            kb.page_image(piece.chunk, 2)
+
+
+def test_pages_of_sections_that_are_units_and_of_an_imported_base_are_shown(tmp_path, manual):
+    with KnowledgeBase.open(tmp_path / "kb", create=True, units="heading") as kb:
+        kb.ingest(manual)
+        (piece,) = kb.search(text="lock time", k=1).chunks
+        assert piece.source == f"{manual.as_posix()}#1-safety"
+        page = kb.page_image(piece.chunk, piece.page, piece.box)
+        kb.export(tmp_path / "export")
+    with KnowledgeBase.open(tmp_path / "copy", create=True, units="heading") as kb:
+        kb.import_(tmp_path / "export")
+        (piece,) = kb.search(text="lock time", k=1).chunks
+        assert kb.page_image(piece.chunk, piece.page, piece.box) == page
+        assert kb.ingest(manual).units_updated == 0
+
+
+def test_a_large_page_is_scaled_down_and_one_beyond_a_limit_is_refused(tmp_path):
+    canvas = Canvas(str(tmp_path / "plan.pdf"), pagesize=(14_000, 14_000))
+    canvas.setFont("Helvetica", 300)
+    canvas.drawString(1_000, 3_000, "The hall is 40 m long.")
+    canvas.save()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "plan.pdf")
+        (piece,) = kb.search(text="hall", k=1).chunks
+        assert kb.page_image(piece.chunk, 1).size == (4_000, 4_000)
+    with (
+        KnowledgeBase.open(tmp_path / "kb", read_only=True, parse_memory=128) as kb,
+        pytest.raises(BadInput, match=r"plan\.pdf .* memory"),
+    ):
+        kb.page_image(piece.chunk, 1)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_report_shows_the_cited_page(tmp_path, manual, is_changed):
+    file = tmp_path / "manual.pdf"
+    file.write_bytes(manual.read_bytes())
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(file)
+        file.write_bytes(file.read_bytes() + b"%" * is_changed)
+        kb.query(None, "What is the default of the lock time?", report=tmp_path / "why.html")
+    report = (tmp_path / "why.html").read_text("utf-8")
+    assert "manual.pdf, page 2, 1 Safety" in report
+    pictures = re.findall(r'<figure class="page"><img src="data:image/jpeg;base64,([^"]+)', report)
+    assert len(pictures) == (not is_changed)
+    for picture in pictures:
+        with Image.open(BytesIO(base64.b64decode(picture))) as image:
+            assert image.size == (750, 1000)
+            red, _, blue = image.convert("RGB").getpixel((322, 182))
+            assert red > 240 > 200 > blue
+    assert ('alt="page 2 of manual.pdf, the cited place in a box"' in report) is not is_changed
+
+
+def test_a_report_shows_three_pages_at_most(tmp_path):
+    (tmp_path / "files").mkdir()
+    for name in ("north", "east", "south", "west"):
+        canvas = Canvas(str(tmp_path / "files" / f"{name}.pdf"), pagesize=(WIDTH, HEIGHT))
+        write(canvas, 50, 80, f"The {name} wing has a Zephyr fan.")
+        canvas.save()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "files")
+        report = tmp_path / "why.html"
+        answer = kb.query(None, "Which documents mention Zephyr?", report=report)
+    assert len(answer.citations) == 4
+    assert report.read_text("utf-8").count('<figure class="page">') == 3
+
+
 @pytest.mark.parametrize(("degrees", "corner"), [(0, "lt"), (90, "rt"), (180, "rb"), (270, "lb")])
 def test_boxes_are_those_of_the_page_as_it_is_shown(tmp_path, degrees, corner):
-    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=(WIDTH, HEIGHT))
+    # reportlab exchanges width and height of a page that is turned by 90 or 270 degrees.
+    size = (WIDTH, HEIGHT) if degrees in (0, 180) else (HEIGHT, WIDTH)
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=size)
     canvas.setPageRotation(degrees)
     write(canvas, 20, 20, "Mark")
     write(canvas, 250, 400, "The middle of the page.")
@@ -146,6 +280,10 @@ def test_boxes_are_those_of_the_page_as_it_is_shown(tmp_path, degrees, corner):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.ingest(tmp_path / "a.pdf")
         (piece,) = kb.search(text="mark", k=1).chunks
+        image = kb.page_image(piece.chunk, 1)
+    assert (image.width > image.height) == (degrees in (90, 270))
+    sides = [share * side for share, side in zip(piece.box, image.size * 2, strict=True)]
+    assert min(map(sum, pixels(image, tuple(map(round, sides))))) < 200  # letters
     left, top, right, bottom = piece.box
     assert (left < 0.1, right > 0.9) == ("l" in corner, "r" in corner)
     assert (top < 0.1, bottom > 0.9) == ("t" in corner, "b" in corner)

@@ -72,6 +72,8 @@ def test_a_scanned_page_is_read_column_by_column(tmp_path, tilt):
         assert abs(top - 300 / 1400) < 0.03
         assert right - left < 0.45
         assert bottom - top < 0.2
+        image = kb.page_image(cited.chunk, cited.page, cited.box)
+        assert (40, 30, 0) in [colour for _, colour in image.getcolors(1 << 24)]  # the outline
 
 
 @pytest.mark.ocr

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from ku_rag.arguments import LONGEST_NAME, regular_file
+from ku_rag.arguments import LONGEST_NAME, file_hash, regular_file
 from ku_rag.errors import BadInput, MissingExtra
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_name
 from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item, ScannedPage
@@ -73,6 +73,7 @@ class Outline:
         text: The whole text.
         title: Of a document whose first heading is not its title, or "".
         modified: Date of the last change.
+        file_hash: SHA-256 of a document with pages.
         metadata: Further metadata that the document declares.
         links: Addresses that the document links to.
         headings: In order.
@@ -93,6 +94,7 @@ class Outline:
     text: str = ""
     title: str = ""
     modified: str = ""
+    file_hash: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
     headings: list[_Heading] = field(default_factory=list)
@@ -310,6 +312,7 @@ class Outline:
             tuple(images),
             tuple(tables),
             places if has_places else (),
+            self.file_hash,
         )
 
     def _sections(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
@@ -401,6 +404,7 @@ def _read_outline(path: Path) -> Outline:
         outline: Outline = load_reader(READERS[path.suffix.lower()].function)(path)
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         outline.modified = changed.date().isoformat()
+        outline.file_hash = file_hash(path) if outline.lines or outline.scans else ""
     except MissingExtra as error:
         raise BadInput(str(error)) from error
     except (BadInput, MemoryError):

@@ -161,7 +161,7 @@ class Parsing:
                         items = error
                     yield path, items
 
-    def rows(self, reader: str, path: Path) -> Iterator[tuple[int, Any]]:
+    def rows(self, reader: str, path: Path, **options: object) -> Iterator[tuple[int, Any]]:
         """Yield number and value of what a reader yields, as JSON values; see `items`.
 
         Raises:
@@ -169,7 +169,7 @@ class Parsing:
             MissingExtra: A library is not installed.
         """
         with _parser(self.limits) as parser:
-            parser.send(reader, path, {})
+            parser.send(reader, path, options)
             yield from self._answers(lambda value: value, parser, path)
 
     def _answers(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
+from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.pictures import MATCHED_SIDE
 from ku_rag.plugins import extra
@@ -27,6 +30,10 @@ _CLEARER, _SMALL_SIDE = 1.05, 400
 """Gain of the contrast of rows for which a page is turned, and pixels of the page for that."""
 _QUALITY = 70
 """Of the picture of a scanned page."""
+_SCALE, _LONGEST = 100 / 72, 4_000
+"""Pixels for a point of a page that is shown, and of its longer side at most."""
+_FILL, _OUTLINE, _MARGIN = (255, 214, 10, 90), (40, 30, 0, 255), 4
+"""Colours of a box, and pixels around it; the outer half of them is the outline."""
 Box = tuple[float, float, float, float]
 HYPHEN, _STX = "\ufffe", 2
 """pdfium joins the parts of a word at the end of a line by one of these characters."""
@@ -256,3 +263,26 @@ def page_pictures(
             addresses[digest] = outline.embed(name, content.getvalue())
         if addresses[digest]:
             yield TextLine("", number, box, picture=addresses[digest])
+
+
+# ---- a page as a picture -------------------------------------------------------------------------
+
+
+def render_page(path: Path, page: int, box: list[float], digest: str) -> Iterator[tuple[int, str]]:
+    """Yield 0 and a page as PNG in base 64; nothing if the file has another SHA-256 than digest."""
+    pdfium = extra("documents", "pypdfium2")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        return
+    with pdfium.PdfDocument(content) as document:
+        if page > len(document):
+            raise BadInput(f"{path.name} has {len(document):,} pages, and no page {page:,}")
+        sheet = document[page - 1]
+        scale = min(_SCALE, _LONGEST / max(sheet.get_size()))
+        image = sheet.render(scale=scale).to_pil().convert("RGB")
+    if box:
+        parts = zip(box, image.size * 2, (-_MARGIN, -_MARGIN, _MARGIN, _MARGIN), strict=True)
+        outer = [share * side + margin for share, side, margin in parts]
+        ImageDraw.Draw(image, "RGBA").rectangle(outer, _FILL, _OUTLINE, _MARGIN // 2)
+    image.save(picture := BytesIO(), "PNG")
+    yield 0, base64.b64encode(picture.getvalue()).decode()
