@@ -23,6 +23,7 @@ from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput, Locked, NotFound, Refused
 from ku_rag.mllm.base import MLLM
+from ku_rag.reading.examples import Example, examples
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
@@ -487,6 +488,17 @@ class KnowledgeBase:
         arguments.count(offset, "offset", least=0)
         with self._session.read() as database:
             return unit_records.list_units(database.connection, chosen, limit=limit, offset=offset)
+
+    def kinds(self) -> dict[str, int]:
+        """Return the number of units of each kind, the most frequent first."""
+        with self._session.read() as database:
+            return unit_records.kinds(database.connection)
+
+    def examples(self, count: int = 4) -> builtins.list[Example]:
+        """Return questions about facts and pictures of the base, at most `count`."""
+        count = arguments.count(count, "count", least=1)
+        with self._session.read() as database:
+            return examples(database.connection, count)
 
     def show(self, unit_id: str) -> UnitRecord:
         """One unit with its pictures, texts, relations and sources.

@@ -53,13 +53,17 @@ class PictureBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     image: Annotated[str | bytes | None, WithJsonSchema({"type": "string"})] = Field(
-        None, description="A data URI; in a form a file.", examples=[_EXAMPLE]
+        None,
+        description="A data URI, or the address of a stored picture; in a form a file.",
+        examples=[_EXAMPLE],
     )
     kind: str | None = Field(None, description="Only units of this kind.")
     where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
 
-    def picture(self) -> bytes | None:
+    def picture(self, kb: KnowledgeBase) -> bytes | None:
         """Return the content of the picture; see `read_picture`."""
+        if isinstance(self.image, str) and (stored := STORED.fullmatch(self.image)):
+            return kb.picture(stored[1]).read_bytes()
         return None if self.image is None else read_picture(self.image)[0]
 
 
@@ -71,7 +75,7 @@ class SearchBody(PictureBody):
 
     def find(self, kb: KnowledgeBase) -> SearchResult:
         """Search a base."""
-        return kb.search(image=self.picture(), **self.model_dump(exclude={"image"}))
+        return kb.search(image=self.picture(kb), **self.model_dump(exclude={"image"}))
 
 
 class QueryBody(PictureBody):
@@ -104,7 +108,7 @@ class QueryBody(PictureBody):
 
     def events(self, kb: KnowledgeBase) -> Iterator[QueryEvent]:
         """Answer the question; see `KnowledgeBase.query_events`."""
-        return kb.query_events(self.picture(), self.question, **self.options())
+        return kb.query_events(self.picture(kb), self.question, **self.options())
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `KnowledgeBase.query`."""
@@ -181,7 +185,7 @@ def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
         try:
             if kind == "application/json":
                 return model.model_validate(await request.json())
-            if kind == "multipart/form-data":
+            if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
                 async with request.form(max_files=1, max_fields=100) as form:
                     fields: dict[str, Any] = {n: v for n, v in form.items() if v != ""}
                     fields["where"] = form.getlist("where")
@@ -192,7 +196,7 @@ def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
             raise RequestValidationError(error.errors(include_input=False)) from error
         except (ValueError, RecursionError, ClientDisconnect) as error:
             raise HTTPException(400, f"the body cannot be parsed: {error}") from error
-        raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or multipart/form-data")
+        raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
 
     return read
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from ku_rag.errors import BadInput
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import COOKIE
+from ku_rag.serve.bodies import QueryBody
 from ku_rag.serve.problems import describe
 from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
@@ -22,6 +26,13 @@ from ku_rag.types import NO_ANSWER, Evidence, PathEvidence
 if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QueryEvent
     from ku_rag.graph.model import Entity
+
+_PAGE = 48
+"""Units of a page of the gallery."""
+_STRIP, _STRIP_AMONG = 8, 200
+"""Pictures of the start page, and units among which they are looked for."""
+_MOST_FACTS = 200
+"""Facts of the page of a unit."""
 
 router = APIRouter(include_in_schema=False)
 files = StaticFiles(packages=[("ku_rag.serve", "static")])
@@ -65,16 +76,59 @@ def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
     return _page(request, base, "problem.html", problem["status"], problem=problem)
 
 
+async def _question(
+    question: Annotated[str, Query(max_length=10_000)] = "",
+    image: Name = "",
+    unit: Name = "",
+    kind: Name = "",
+) -> QueryBody | None:
+    """Return what an address asks: a question about a stored picture, a unit or neither."""
+    if not question.strip():
+        return None
+    fields = {"question": question, "image": image, "unit": unit, "kind": kind}
+    return QueryBody.model_validate({name: value for name, value in fields.items() if value})
+
+
+Asked = Annotated[QueryBody | None, Depends(_question)]
+
+
 @router.get("/")
-async def ask(request: Request, base: Base) -> Response:
-    """Return a form for a question and a picture."""
-    return _page(request, base, "ask.html", found={})
+async def ask(request: Request, base: Base, form: Asked) -> Response:
+    """Return the start page, or the answer to the question of the address."""
+    if form is not None:
+        return await answer(request, base, form)
+
+    def start(kb: KnowledgeBase) -> dict[str, Any]:
+        pictured = [unit for unit in kb.list(limit=_STRIP_AMONG) if unit.counts["images"]]
+        units = [base.public(kb.show(unit.id)) for unit in pictured[:_STRIP]]
+        return {"counts": kb.stats().counts, "units": units, "examples": kb.examples()}
+
+    return _page(request, base, "ask.html", found={}, start=await base.read(start))
+
+
+@router.get("/report")
+async def report(base: Base, form: Asked) -> Response:
+    """Return the report of an answer: one file, with the pictures in it."""
+    if form is None:
+        raise BadInput("the address has no question: expected /report?question=…")
+
+    def write(kb: KnowledgeBase) -> bytes:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "answer.html"
+            kb.query(form.picture(kb), form.question, report=file, **form.options())
+            return file.read_bytes()
+
+    headers = {"Content-Disposition": 'attachment; filename="answer.html"'}
+    return Response(await base.read(write), 200, headers, "text/html")
 
 
 @router.post("/")
 async def answer(request: Request, base: Base, form: QueryFields) -> Response:
     """Return the answer as a page, or to a script as events with the HTML of each step."""
-    result: dict[str, Any] = {"question": form.question, "rounds": []}
+    result: dict[str, Any] = {"question": form.question, "rounds": [], "asked": {}}
+    if form.image is None or isinstance(form.image, str):
+        names = {"question", "image", "unit", "kind"}
+        result["asked"] = form.model_dump(include=names, exclude_none=True)
     steps = base.stream(form.events)
 
     def add(step: QueryEvent) -> tuple[str, object]:
@@ -86,7 +140,7 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
         return await base.events(add(step) async for step in steps)
     async for step in steps:
         add(step)
-    return _page(request, base, "ask.html", found=result)
+    return _page(request, base, "ask.html", found=result, start={})
 
 
 def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
@@ -106,23 +160,33 @@ def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
 
 @router.get("/units")
 async def list_units(
-    request: Request, base: Base, text: Name = "", kind: Name = "", offset: Offset = 0
+    request: Request,
+    base: Base,
+    text: Name = "",
+    kind: Name = "",
+    like: Annotated[str, Query(pattern="^([0-9a-f]{64})?$")] = "",
+    offset: Offset = 0,
 ) -> Response:
-    """Return a page of units by id, or of the units that a text finds, best first."""
-    limit = 50
+    """Return a page of units by id, or of those that a text or a stored picture finds."""
 
-    def find(kb: KnowledgeBase) -> list[dict[str, Any]]:
-        if not text.strip():
-            listed = kb.list(kind=kind or None, limit=limit + 1, offset=offset)
-            return [unit.to_dict() for unit in listed]
-        result = kb.search(text=text, k=limit, kind=kind or None)
-        texts = {unit.id: "" for unit in result.units}
-        for chunk in result.chunks:
-            texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
-        return [kb.show(id).to_dict() | {"found": texts[id]} for id in [*texts][:limit]]
+    def find(kb: KnowledgeBase) -> dict[str, Any]:
+        texts: dict[str, str]
+        if text.strip() or like:
+            picture = kb.picture(like) if like else None
+            result = kb.search(text=text, image=picture, k=_PAGE, kind=kind or None)
+            texts = {unit.id: unit.why for unit in result.units}
+            for chunk in result.chunks:
+                texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
+        else:
+            listed = kb.list(kind=kind or None, limit=_PAGE + 1, offset=offset)
+            texts = {unit.id: "" for unit in listed}
+        units = [kb.show(id).to_dict() | {"found": texts[id]} for id in [*texts][:_PAGE]]
+        has_more = len(texts) > _PAGE and not (text or like)
+        return {"units": base.public(units), "has_more": has_more, "kinds": kb.kinds()}
 
-    filters: dict[str, Any] = {"text": text, "kind": kind, "limit": limit, "offset": offset}
-    return _page(request, base, "units.html", found=await base.read(find), unit={}, **filters)
+    filters: dict[str, Any] = {"text": text, "kind": kind, "like": like, "offset": offset}
+    found = await base.read(find)
+    return _page(request, base, "units.html", unit={}, limit=_PAGE, **found, **filters)
 
 
 @router.get("/units/{name:path}")
@@ -138,7 +202,9 @@ async def show_unit(
         entity = kb.graph.show(name).to_dict()
         unit = base.unit(entity["id"]) if entity["id"] else {}
         drawn = Markup(kb.graph.drawing(name, hops=hops, link=link))
-        return {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawn": drawn}
+        facts = [fact for fact in kb.facts(unit["id"]) if fact.chunk] if unit else []
+        shown = {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawn": drawn}
+        return shown | {"facts": facts[:_MOST_FACTS]}
 
     return _page(request, base, "unit.html", hops=hops, **await base.read(show))
 

@@ -61,7 +61,7 @@ WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
 @router.post("/query", **body(QueryBody))
 async def query(base: Base, form: QueryFields) -> Response:
     """Answer a question, with or without a picture."""
-    return await base.reply(lambda kb: kb.query(form.picture(), form.question, **form.options()))
+    return await base.reply(lambda kb: kb.query(form.picture(kb), form.question, **form.options()))
 
 
 @router.post("/query/stream", **body(QueryBody), **sends("text/event-stream"))
@@ -75,7 +75,7 @@ async def stream_query(base: Base, form: QueryFields) -> Response:
 async def plan(base: Base, form: QueryFields) -> Response:
     """Plan a question: reformulate it and search in rounds, without answering it."""
     how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where", "strict"})
-    return await base.reply(lambda kb: kb.plan(form.picture(), form.question, how, **chosen))
+    return await base.reply(lambda kb: kb.plan(form.picture(kb), form.question, how, **chosen))
 
 
 @router.post("/evidence-graph", **body(QueryBody))
@@ -83,7 +83,7 @@ async def evidence_graph(base: Base, form: QueryFields) -> Response:
     """Build the evidence graph of a question."""
     how = form.construction()
     return await base.reply(
-        lambda kb: kb.graph.evidence(form.question, image=form.picture(), construction=how)
+        lambda kb: kb.graph.evidence(form.question, image=form.picture(kb), construction=how)
     )
 
 

@@ -81,6 +81,7 @@ class ServedBase:
         parameters: query parameters of every address about this base.
         root: path of the folder.
         uploads: the folder of uploads.
+        title: heading of the start page.
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class ServedBase:
         self.name, self.kb, self._pool, self.root_path = name, kb, pool, root_path
         self.parameters = {} if is_default else {"kb": name}
         self.write_lock, self.root = asyncio.Lock(), str(kb.path)
+        folder = kb.path if kb.path.name != "kb" else kb.path.parent
+        self.title = folder.name if is_default else name
         self.uploads, self._upload_root = Layout(kb.path).uploads, kb.upload_root
 
     def address(self, path: str, **query: object) -> str:

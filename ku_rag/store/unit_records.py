@@ -165,6 +165,14 @@ def list_units(
     return [_unit(connection, row, UnitSummary) for (row,) in page]
 
 
+def kinds(connection: Connection) -> dict[str, int]:
+    """Return the number of units of each kind, the most frequent first."""
+    rows = connection.execute(
+        "SELECT kind, count(*) FROM units GROUP BY kind ORDER BY count(*) DESC, kind"
+    )
+    return dict(rows.fetchall())
+
+
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
     """One unit, by its id or a name that no other unit has, as one state of the store has it.
 

@@ -1,0 +1,78 @@
+"""The start page, addresses of answers, the gallery, and the page of a unit."""
+
+import re
+
+from ku_rag import Unit
+from tests.serve.test_pages import ask
+
+
+def links(page):
+    return [link.replace("&amp;", "&") for link in re.findall(r'href="([^"]*)"', page.text)]
+
+
+def test_the_start_page_shows_the_base_and_asks_its_examples(client, served):
+    page = client.get("/")
+    counts = served.stats().counts
+    assert f"{counts['units']} units, {counts['images']} pictures" in page.text
+    assert len(re.findall(r'<a href="/units/[^"]+"><img', page.text)) == min(8, counts["units"])
+    examples = [link for link in links(page) if link.startswith("/?question=")]
+    assert len(examples) == len(served.examples()) > 0
+    assert any("&image=" in link for link in examples)
+    for link in examples:
+        answered = client.get(link).text
+        assert '<section class="verdict"' in answered
+        assert "There is no answer" not in answered
+
+
+def test_an_answer_has_an_address_and_a_report(client):
+    page = ask(client, "Which country does the Mango come from?")
+    (address,) = (link for link in links(page) if link.startswith("/?question=Which"))
+    again = client.get(address).text
+    assert re.search("<h2>Peru</h2>", again)
+    (report,) = (link for link in links(page) if link.startswith("/report?"))
+    file = client.get(report)
+    assert file.headers["content-disposition"] == 'attachment; filename="answer.html"'
+    assert "Peru" in file.text
+    assert client.get("/report").status_code == 422
+
+
+def test_an_uploaded_picture_has_no_address(client, fruit_base):
+    photo = next((fruit_base / "Mango").glob("*.png")).read_bytes()
+    fields = {"question": (None, "What is this?"), "image": ("a.png", photo, "image/png")}
+    page = client.post("/", files=fields)
+    assert "<h2>Mango</h2>" in page.text
+    assert "Link to this answer" not in page.text
+
+
+def test_a_stored_picture_is_asked_about_by_its_address(client, served):
+    image = client.get("/v1/units/Mango").json()["images"][0]
+    fields = {"question": "What is this?", "image": image}
+    assert client.post("/v1/query", json=fields).json()["answer"] == "Mango"
+    assert client.post("/v1/query", data=fields).json()["answer"] == "Mango"
+    missing = {**fields, "image": "/v1/images/" + "0" * 64}
+    assert client.post("/v1/query", json=missing).status_code == 404
+    assert client.post("/v1/query", json={**fields, "image": "/etc/passwd"}).status_code == 422
+
+
+def test_the_gallery_has_pictures_kinds_and_pages(client, served):
+    page = client.get("/units")
+    image = client.get("/v1/units/Mango").json()["images"][0]
+    assert f'<img src="{image}?size=320"' in page.text
+    for kind, count in served.kinds().items():
+        assert f">{kind} ({count})" in page.text
+    served.add_many([Unit(f"Fruit {number:03}", id=f"fruit-{number}") for number in range(60)])
+    first = client.get("/units")
+    (following,) = (link for link in links(first) if "offset=" in link)
+    second = client.get(following)
+    assert "Previous units" in second.text
+    assert "Next units" not in second.text
+    shown = re.findall(r'<li><a href="/units/([^"]+)"', first.text + second.text)
+    assert len(shown) == len({*shown}) == served.stats().counts["units"]
+
+
+def test_units_with_similar_pictures_are_found(client):
+    digest = client.get("/v1/units/Mango").json()["images"][0].rpartition("/")[2]
+    assert f"/units?like={digest}" in links(client.get("/units/Mango"))
+    page = client.get("/units", params={"like": digest})
+    assert re.search(r'<li><a href="/units/Mango"', page.text)
+    assert client.get("/units", params={"like": "../x"}).status_code == 422
