@@ -1,5 +1,7 @@
 """What is a unit of a document, and where its texts stand."""
 
+import os
+
 import pytest
 
 from ku_rag import KnowledgeBase
@@ -167,7 +169,13 @@ def test_front_matter_is_metadata_and_links_are_relations(kb, tmp_path):
     assert (note.name, "Jane" in note.texts[0]) == ("Heading", False)
     del note.metadata["file_modified"]
     assert note.metadata == {
-        **{"file_format": "md", "title": "A note\n", "author": "Jane Doe", "date": "2024-05-01"},
+        **{
+            "file_format": "md",
+            "file_path": "note.md",
+            "title": "A note\n",
+            "author": "Jane Doe",
+            "date": "2024-05-01",
+        },
         **{"tags": ["lamps", "cups"], "rating": 4, "aliases": ["The memo"]},
     }
     links = [(one.relation, one.target) for one in note.relations]
@@ -192,7 +200,7 @@ def test_front_matter_that_is_no_yaml_stays_text(kb, tmp_path, front):
     (tmp_path / "a.md").write_text(f"---\n{front}\n---\n# Lamps\n\nGreen.\n")
     assert kb.ingest(tmp_path / "a.md").quarantined == []
     unit = kb.show("a")
-    assert sorted(unit.metadata) == ["file_format", "file_modified"]
+    assert sorted(unit.metadata) == ["file_format", "file_modified", "file_path"]
     assert front in "".join(unit.texts)
 
 
@@ -246,3 +254,66 @@ def test_documents_of_a_folder_without_its_picture_are_units_again(kb, tmp_path)
     kb.sync(tmp_path / "docs")
     assert ids(kb) == ["guide/install", "guide/usage"]
     assert not kb.verify().problems
+
+
+def test_pictures_that_documents_name_do_not_make_their_folder_a_unit(kb, tmp_path):
+    guide = tmp_path / "docs" / "guide"
+    guide.mkdir(parents=True)
+    for name in ("install", "usage"):
+        (guide / f"{name}.md").write_text(f"# {name.title()}\n\nDo it.\n\n![shot]({name}.png)\n")
+        picture(guide / f"{name}.png", len(name))
+    kb.ingest(tmp_path / "docs")
+    assert ids(kb) == ["guide/install", "guide/usage"]
+    assert [kb.show(unit).counts["images"] for unit in ids(kb)] == [1, 1]
+    picture(guide / "logo.png", 1)
+    kb.sync(tmp_path / "docs")
+    assert ids(kb) == ["guide"]
+    assert kb.show("guide").counts["images"] == 3
+    assert not kb.verify().problems
+
+
+def test_a_folder_of_one_document_is_that_document(kb, tmp_path):
+    for folder in ("my lamps", "cups", "own"):
+        (tmp_path / "docs" / folder).mkdir(parents=True)
+    (tmp_path / "docs" / "my lamps" / "readme.md").write_text(
+        "---\nauthor: Ann\n---\n# Aurora\n\nSee ![it](it.png) and [the rest](../other.md).\n"
+    )
+    picture(tmp_path / "docs" / "my lamps" / "it.png", 1)
+    (tmp_path / "docs" / "cups" / "notes.txt").write_text("Cups are red.")
+    (tmp_path / "docs" / "own" / "text.md").write_text("# Titled\n\nIt is small.")
+    picture(tmp_path / "docs" / "own" / "photo.png", 2)
+    (tmp_path / "docs" / "other.md").write_text("The rest.")
+    kb.ingest(tmp_path / "docs")
+    units = {unit.id: (unit.name, unit.aliases) for unit in kb.list()}
+    assert units == {
+        **{"cups": ("cups", ()), "my lamps": ("Aurora", ("my lamps",))},
+        **{"other": ("other", ()), "own": ("own", ())},
+    }
+    for unit, (suffix, path) in {
+        "my lamps": ("md", "my lamps/readme.md"),
+        "cups": ("txt", "cups/notes.txt"),
+    }.items():
+        metadata = kb.show(unit).metadata
+        assert (metadata["file_format"], metadata["file_path"]) == (suffix, path)
+        assert len(metadata["file_modified"]) == len("2026-01-01")
+    assert kb.show("my lamps").metadata["author"] == "Ann"
+    assert [relation.target for relation in kb.show("my lamps").relations] == ["other"]
+    assert kb.show("own").texts == ("# Titled\n\nIt is small.",)
+    assert kb.show("own").metadata == {}
+    assert kb.ingest(tmp_path / "docs").units_unchanged == 4
+
+
+def test_documents_are_filtered_by_path_date_and_format(kb, tmp_path):
+    (tmp_path / "docs" / "guide").mkdir(parents=True)
+    for number, name in enumerate(["guide/lamp.md", "guide/cup.txt", "chair.md"]):
+        (tmp_path / "docs" / name).write_text(f"It is number {number}.")
+        os.utime(tmp_path / "docs" / name, (1e9 + 1e8 * number,) * 2)
+    kb.ingest(tmp_path / "docs")
+
+    def chosen(*where):
+        return sorted(unit.id for unit in kb.list(where=where))
+
+    assert chosen("file_path contains guide/") == ["guide/cup", "guide/lamp"]
+    assert chosen("file_path=guide/lamp.md") == ["guide/lamp"]
+    assert chosen("file_modified>=2004-01-01") == ["chair", "guide/cup"]
+    assert chosen("file_modified<2008-01-01", "file_format=md") == ["guide/lamp"]

@@ -358,7 +358,7 @@ def test_documents_with_long_paths_and_texts_are_requested_ahead(tmp_path):
     paths = [folder / f"{number}{'ж' * 90}.md" for number in range(10)]
     for path in paths:
         path.write_text("Words and words. " * 20_000)
-    parsed = list(Parsing(Limits()).documents(paths, whole=True))
+    parsed = list(Parsing(Limits()).documents(paths, "whole"))
     assert [path for path, _ in parsed] == paths
     assert all(len(items) == 1 for _, items in parsed)
 

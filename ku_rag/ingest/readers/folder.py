@@ -1,10 +1,10 @@
 """Folders: which files describe one unit, and the right reader for each file.
 
-A sub-folder that directly holds pictures, or a single text or document, is a unit with the folder's
-name. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents are
-units, or their headings are; pictures in the ingested folder are units with the file's name. A
-picture that a record, text or document names, in the same folder or below it, belongs to it alone.
-Knowledge bases are skipped. What cannot be read is reported, and the rest is read.
+A sub-folder is a unit if it directly holds pictures that its documents do not name, or a single
+document. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents
+are units, or their headings are; so are pictures in the ingested folder. A picture that a record or
+document names, in the same folder or below it, belongs to it alone. Knowledge bases are skipped.
+What cannot be read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -137,11 +137,16 @@ def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
         yield from contents.quarantined
         identity = "" if folder == root else folder.relative_to(root).as_posix()
         for item in _items(identity, contents, named, parsing):
-            if isinstance(item, Record):
-                of = ((source.uri, image) for source in item.sources for image in source.images)
-                named |= {image for uri, image in of if image.as_posix() != uri}
+            named |= _named_pictures(item)
             yield item
         waiting += reversed(contents.folders)
+
+
+def _named_pictures(item: Item) -> set[Path]:
+    """Return the pictures of an item that are not sources of their own."""
+    sources = item.sources if isinstance(item, Record) else ()
+    pictures = ((source.uri, image) for source in sources for image in source.images)
+    return {image for uri, image in pictures if image.as_posix() != uri}
 
 
 def _contents(folder: Path, root: Path) -> _Contents:
@@ -212,12 +217,17 @@ def _items(
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     files = [path for path in contents.unit_files if path not in named]
-    has_pictures = any(_kind(path) == "picture" for path in files)
-    if identity and (has_pictures or len(files) < 2):
-        yield from _unit(identity, files, parsing)
+    if identity:
+        documents = [path for path in files if _kind(path) != "picture"]
+        if documents != files:
+            items = list(_unit(identity, files, parsing))
+            if set(files).difference(documents, *map(_named_pictures, items)):
+                yield from items
+                return
+        yield from _documents(documents, parsing, "folder" if len(documents) == 1 else "")
         return
     pictured = dict[str, list[Path]]((path.stem, []) for path in files if _kind(path) == "picture")
-    documents = list[Path]()
+    documents = []
     for path in files:
         pictured.get(path.stem, documents).append(path)
     yield from _documents(documents, parsing)
@@ -234,11 +244,9 @@ def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
     except BadInput as error:
         yield from (Quarantined(path.as_posix(), str(error)) for path in files)
         return
-    sources = [
-        Source(path.as_posix(), images=(path,)) for path in files if _kind(path) == "picture"
-    ]
     documents = [path for path in files if _kind(path) != "picture"]
-    for item in _documents(documents, parsing, whole=True):
+    sources = [Source(path.as_posix(), images=(path,)) for path in files if path not in documents]
+    for item in _documents(documents, parsing, "whole"):
         if isinstance(item, Record):
             sources += item.sources
         else:
@@ -248,8 +256,8 @@ def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
         yield Record(Unit(name, id=identity), tuple(sources))
 
 
-def _documents(paths: Sequence[Path], parsing: Parsing, *, whole: bool = False) -> Iterator[Item]:
-    for path, items in parsing.documents(paths, whole=whole):
+def _documents(paths: Sequence[Path], parsing: Parsing, mode: str = "") -> Iterator[Item]:
+    for path, items in parsing.documents(paths, mode):
         if isinstance(items, BadInput):
             yield Quarantined(path.as_posix(), str(items))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ from ku_rag.types import (
     Unit,
 )
 
-Mode = Literal["auto", "file", "heading", "whole"]
+Mode = Literal["auto", "file", "heading", "folder", "whole"]
 """What is a unit: see `read_units`."""
 _MOST_EMBEDDED = 24 << 20
 """Characters of the pictures of a document, in base 64."""
@@ -74,6 +75,7 @@ class Outline:
         title: Of a document whose first heading is not its title, or "".
         modified: Date of the last change.
         file_hash: SHA-256 of a document with pages.
+        file_path: Path below the ingested folder.
         metadata: Further metadata that the document declares.
         links: Addresses that the document links to.
         headings: In order.
@@ -95,6 +97,7 @@ class Outline:
     title: str = ""
     modified: str = ""
     file_hash: str = ""
+    file_path: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
     headings: list[_Heading] = field(default_factory=list)
@@ -135,7 +138,7 @@ class Outline:
         above = self.headings[-1].name if self.headings else ""
         self.tables.append((start, end, caption or above, rows))
 
-    def units(self, mode: Mode, identity: str) -> Iterator[Record | Quarantined]:
+    def units(self, mode: Mode) -> Iterator[Record | Quarantined]:
         """Yield the units of the document, and what is left out.
 
         The sections are those of the highest level that occurs twice, or of the highest level.
@@ -145,15 +148,16 @@ class Outline:
 
         Args:
             mode: "heading" makes units of the sections, "file" of the document; "auto" of the
-                sections if they describe things, see `_describe_things`.
-            identity: Id of the unit of the document.
+                sections if they describe things, see `_describe_things`. "folder" gives the
+                document the id of its folder.
         """
         uri = self.path.as_posix()
         counts = Counter(heading.level for heading in self.headings)
         level = min((n for n in counts if counts[n] > 1), default=min(counts, default=1))
         headings = [heading for heading in self.headings if heading.level <= level]
-        if not headings or mode == "file" or (mode == "auto" and not self._describe_things(level)):
-            yield self._document(uri, identity)
+        is_one = not headings or mode in ("file", "folder")
+        if is_one or (mode == "auto" and not self._describe_things(level)):
+            yield self._document(uri, mode)
             yield from self.quarantined
             return
         if headings[0].start:
@@ -168,9 +172,12 @@ class Outline:
         yield from self._named_units(uri, level, headings)
         yield from self.quarantined
 
-    def _document(self, uri: str, identity: str) -> Record:
+    def _document(self, uri: str, mode: Mode) -> Record:
         """Return the unit of the document; a name of its file of several words is an alias."""
-        file = file_name(self.path.stem)
+        identity = os.path.splitext(self.file_path)[0]
+        if mode == "folder":
+            identity = unicodedata.normalize("NFC", identity.rpartition("/")[0])
+        file = file_name(identity.rpartition("/")[2])
         declared = self.title if len(self.title) <= LONGEST_NAME else ""
         name = self.headings[0].name if self._has_title() else declared or file
         name = (self.is_document and declared) or name
@@ -183,6 +190,7 @@ class Outline:
             metadata={
                 "file_format": self.path.suffix.lower()[1:],
                 "file_modified": self.modified,
+                "file_path": self.file_path,
                 **self.metadata,
             },
             relations=tuple(Relation("links to", target) for target in self._linked(identity)),
@@ -200,7 +208,7 @@ class Outline:
 
         Addresses are relative to its folder, or to the ingested folder.
         """
-        root = self.path.parents[identity.count("/")]
+        root = self.path.parents[self.file_path.count("/")]
         targets: dict[str, None] = {}
         for address in self.links:
             for folder in (self.path.parent, root):
@@ -382,7 +390,7 @@ def _joined(path: Sequence[_Heading]) -> str:
     return SECTION_MARK.join(heading.name for heading in path)
 
 
-def read_units(path: Path, *, mode: Mode, identity: str) -> Iterator[tuple[int, Item]]:
+def read_units(path: Path, *, mode: Mode, file_path: str) -> Iterator[tuple[int, Item]]:
     """Yield 0 and each item of a text or document, see `Outline.units`.
 
     In mode "whole" that is one source without a unit.
@@ -392,11 +400,12 @@ def read_units(path: Path, *, mode: Mode, identity: str) -> Iterator[tuple[int, 
             that kind of file is not installed.
     """
     outline = _read_outline(regular_file(path, "a document", most=MAX_TEXT_BYTES))
+    outline.file_path = file_path
     if mode == "whole":
         yield 0, Record(None, (outline.source(path.as_posix(), 0, len(outline.text)),))
         yield from ((0, item) for item in outline.quarantined)
     else:
-        yield from ((0, item) for item in outline.units(mode, identity))
+        yield from ((0, item) for item in outline.units(mode))
 
 
 def _read_outline(path: Path) -> Outline:

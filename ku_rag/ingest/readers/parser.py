@@ -132,7 +132,7 @@ class Parsing:
                 return
 
     def documents(
-        self, paths: Sequence[Path], *, whole: bool
+        self, paths: Sequence[Path], mode: str = ""
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
@@ -141,17 +141,16 @@ class Parsing:
         Args:
             paths: Resolved, below `root`. The id of a document that is a unit is its path from
                 there without the suffix.
-            whole: Whether a document is one source without a unit.
+            mode: See `read_units`; "" for `units`.
         """
-        mode = "whole" if whole else self.units
         remaining = deque(paths)
         while remaining:
             with _parser(self.limits) as parser:
                 requests = iter(tuple(remaining))
                 while remaining and parser.can_continue:
                     while parser.has_room and (path := next(requests, None)):
-                        identity = path.relative_to(self.root).with_suffix("").as_posix()
-                        options = {"mode": mode, "identity": identity}
+                        file_path = path.relative_to(self.root).as_posix()
+                        options = {"mode": mode or self.units, "file_path": file_path}
                         parser.send("outline:read_units", path, options)
                     path = remaining.popleft()
                     items: list[Item] | BadInput
