@@ -303,6 +303,30 @@ def test_a_folder_of_one_document_is_that_document(kb, tmp_path):
     assert kb.ingest(tmp_path / "docs").units_unchanged == 4
 
 
+def test_a_date_alone_is_no_change(kb, tmp_path):
+    (tmp_path / "docs" / "lamp").mkdir(parents=True)
+    files = [tmp_path / "docs" / "cup.md", tmp_path / "docs" / "lamp" / "text.md"]
+    for file in files:
+        file.write_text("It is red.")
+        os.utime(file, (1e9, 1e9))
+
+    def dates():
+        return [kb.show(unit).metadata["file_modified"] for unit in ("cup", "lamp")]
+
+    kb.ingest(tmp_path / "docs")
+    for file in files:
+        os.utime(file, (1.1e9, 1.1e9))
+    report = kb.sync(tmp_path / "docs")
+    assert (report.units_unchanged, report.units_updated) == (2, 0)
+    assert dates() == ["2001-09-09"] * 2
+    for file in files:
+        file.write_text("It is green.")
+        os.utime(file, (1.2e9, 1.2e9))
+    report = kb.sync(tmp_path / "docs")
+    assert (report.units_unchanged, report.units_updated) == (0, 2)
+    assert dates() == ["2008-01-10"] * 2
+
+
 def test_documents_are_filtered_by_path_date_and_format(kb, tmp_path):
     (tmp_path / "docs" / "guide").mkdir(parents=True)
     for number, name in enumerate(["guide/lamp.md", "guide/cup.txt", "chair.md"]):
