@@ -647,6 +647,8 @@ class KnowledgeBase:
                     database.set_meta("upload_root", root)
                 items = folder.renamed(read, source, root)
             report = writer.run(items, progress=progress)
+            if units := self._session.stated.get("units"):
+                manifest.record_setting(self._session.layout, "units", units)
         self._session.update_indexes()
         return report
 
@@ -724,6 +726,8 @@ class KnowledgeBase:
                 dry_run=dry_run,
                 progress=progress,
             )
+            if not dry_run and (units := self._session.stated.get("units")):
+                manifest.record_setting(self._session.layout, "units", units)
         self._session.update_indexes()
         return report
 

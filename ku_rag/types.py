@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -708,6 +709,25 @@ class IngestReport(Serializable):
         if self.units_deleted is None:
             del values["units_deleted"]
         return values
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnit(Serializable):
+    """A unit that an ingest would make.
+
+    Args:
+        id: its id; a document whose id another one has gets a number. None: texts of no unit.
+        name: its name.
+        origin: what it is made of: "document", "heading", "record" or "files".
+        counts: numbers of "texts", "tables" and "pictures".
+        sections: the headings above its texts, see `SECTION_MARK`.
+    """
+
+    id: str | None
+    name: str
+    origin: str
+    counts: Counter[str] = field(default_factory=Counter)
+    sections: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,18 @@ from ku_rag.cli.options import (
     base_exists,
     common,
     existing,
+    memory_option,
     mllm_option,
+    model_settings,
     open_base,
     unit_options,
+    units_option,
 )
 from ku_rag.cli.output import (
     print_added,
     print_deleted,
     print_left_out,
+    print_plan,
     print_report,
     print_result,
     progress,
@@ -62,30 +66,16 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     print_result(data, f"exists already: {base.path}" if existed else str(base.path))
 
 
-units_option = click.option(
-    "--units",
-    type=click.Choice(["auto", "file", "heading"]),
-    help="What is a unit of a text or document: the file, each heading, or headings that name "
-    "things (auto).  [default: auto]",
-)
-
-
 @click.command()
 @click.argument("paths", type=PATH, nargs=-1, required=True)
 @units_option
-@click.option(
-    "--max-memory",
-    type=click.IntRange(64, 1_000_000),
-    metavar="MB",
-    help="Memory to use beside models and index.  [default: 1024]",
-)
+@memory_option
 @click.option(
     "--extract", "extractor", metavar="MODEL", help="Have it read facts from texts; see `extract`."
 )
+@click.option("--dry-run", is_flag=True, help="Only print the units that would be made.")
 @common
-def ingest(
-    paths: tuple[Path, ...], units: str | None, max_memory: int | None, extractor: str | None
-) -> None:
+def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> None:
     """Ingest folders and files: records, tables, texts and documents.
 
     These are JSONL, Parquet, tar, CSV, TSV, Markdown, RST, text, HTML, DOCX, PPTX, EPUB and PDF.
@@ -95,9 +85,14 @@ def ingest(
     """
     for path in paths:
         existing(path, "a folder or file to ingest")
-    settings = {"max_memory": max_memory, "units": units}
-    settings = {key: value for key, value in settings.items() if value is not None}
-    with open_base(create=True, **settings) as base, progress("ingesting") as moved:
+    if dry_run:
+        from ku_rag.ingest import changes
+
+        with progress("reading") as moved:
+            planned = changes.plan(paths, model_settings(), moved)
+        print_plan(*planned)
+        return
+    with open_base(create=True) as base, progress("ingesting") as moved:
         reports = [base.ingest(path, progress=moved) for path in paths]
     if extractor:
         # The model is not one of the settings of a new base: questions do not ask it.
@@ -156,19 +151,18 @@ def _remark_extraction(extraction: Extraction) -> None:
 @click.option("--watch", is_flag=True, help="Go on, and sync after each change, until Ctrl-C.")
 @units_option
 @common
-def sync(folder: Path, dry_run: bool, yes: bool, watch: bool, units: str | None) -> None:
+def sync(folder: Path, dry_run: bool, yes: bool, watch: bool) -> None:
     """Add what is new in FOLDER, replace what changed, delete what is gone."""
     if watch and dry_run:
         raise click.UsageError("--watch goes on and --dry-run only reports: choose one")
     create = folder.is_dir() and not dry_run
-    settings = {"units": units} if units else {}
     if watch:
-        with open_base(create=create, **settings) as base:
+        with open_base(create=create) as base:
             for change in base.watch(folder, yes=yes):
                 for line in (*change.files, change.refused or summary(change.report)):
                     remark(line)
         return
-    with open_base(create=create, **settings) as base, progress("syncing") as moved:
+    with open_base(create=create) as base, progress("syncing") as moved:
         report = base.sync(folder, dry_run=dry_run, yes=yes, progress=moved)
     print_report(report, "would be " if dry_run else "")
 

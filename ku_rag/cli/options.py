@@ -90,6 +90,22 @@ def number_option(
     return click.option(name, type=kind, default=default, show_default=has_default, help=help)
 
 
+units_option = _kept(
+    _MODELS,
+    "--units",
+    type=click.Choice(["auto", "file", "heading"]),
+    help="What is a unit of a text or document: the file, each heading, or headings that name "
+    "things (auto).  [default: auto]",
+)
+memory_option = _kept(
+    _MODELS,
+    "--max-memory",
+    type=click.IntRange(64, 1_000_000),
+    metavar="MB",
+    help="Memory to use beside models and index.  [default: 1024]",
+)
+
+
 def _prompts(value: str) -> str:
     """Return a setting `prompts` whose path starts at the working directory."""
     folder = value.removeprefix("official:")

@@ -16,7 +16,7 @@ from ku_rag.types import NO_ANSWER
 
 if TYPE_CHECKING:
     from ku_rag.settings import Settings
-    from ku_rag.types import Added, Answer, IngestReport, Quarantined
+    from ku_rag.types import Added, Answer, IngestReport, PlannedUnit, Quarantined
 
 AS_JSON = "ku_rag.as_json"
 QUIET = "ku_rag.quiet"
@@ -24,6 +24,7 @@ QUIET = "ku_rag.quiet"
 
 _LEFT_OUT = 3
 _SHOWN = 20
+_MOST_LINES = 40
 _UNITS = 3
 _WIDTH = 96
 _WORDS = 30
@@ -114,6 +115,22 @@ def print_report(report: IngestReport, would: str = "") -> None:
     )
     print_result(report, [summary(report, would), contents])
     print_left_out(report.quarantined)
+
+
+def print_plan(units: Sequence[PlannedUnit], quarantined: Sequence[Quarantined]) -> None:
+    """Print the units that an ingest would make as a tree; exit 3 when items are left out."""
+    lines = list[str]()
+    for unit in units:
+        contents = (f"{what}: {count:,}" for what, count in unit.counts.items() if count)
+        lines.append(f"{unit.name} ({', '.join([unit.origin, *contents])})")
+        lines += [f"  {section}" for section in unit.sections]
+    if len(lines) > _MOST_LINES:
+        rest = lines[_MOST_LINES - 1 :]
+        more = sum(not line.startswith(" ") for line in rest)
+        what = "more sections" if not more else "more unit" if more == 1 else "more units"
+        lines[_MOST_LINES - 1 :] = [f"… and {more or len(rest):,} {what}; --json lists all"]
+    print_result({"units": units, "quarantined": quarantined}, lines)
+    print_left_out(quarantined)
 
 
 def print_left_out(items: Sequence[Quarantined]) -> None:

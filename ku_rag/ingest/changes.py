@@ -21,14 +21,24 @@ from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.parser import Parsing
-from ku_rag.ingest.seen_sources import SeenSources, uris_below
+from ku_rag.ingest.seen_sources import SeenSources, is_document, uris_below
 from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Added, Deleted, IngestReport, Progress, Quarantined, Record, Source, Unit
+from ku_rag.types import (
+    Added,
+    Deleted,
+    IngestReport,
+    PlannedUnit,
+    Progress,
+    Quarantined,
+    Record,
+    Source,
+    Unit,
+)
 
 _LEFT_BEHIND = (
     "its texts now belong to the unit of their document, and what was added by hand stays here: "
@@ -251,6 +261,33 @@ def sync(
             raise _RollBack
     report.seconds = time.monotonic() - started
     return report
+
+
+def plan(
+    paths: Iterable[Path], settings: Settings, progress: Progress | None = None
+) -> tuple[list[PlannedUnit], list[Quarantined]]:
+    """Return what an ingest of folders and files would make and leave out; nothing is stored."""
+    units: dict[tuple[str | None, str], PlannedUnit] = {}
+    left_out = list[Quarantined]()
+    for item in chain.from_iterable(read(path, Parsing.of(settings, progress)) for path in paths):
+        if isinstance(item, Quarantined):
+            left_out.append(item)
+            continue
+        unit, sources = item.unit or Unit("texts of no unit"), item.sources
+        file, _, part = sources[0].uri.partition("#")
+        origin = "heading" if part and is_document(file) else "record" if part else "files"
+        origin = "document" if item.is_document else origin
+        # Documents of the same id become several units.
+        key = unit.id, file if item.is_document else ""
+        planned = units.setdefault(key, PlannedUnit(unit.id, unit.name, origin))
+        planned.counts.update(
+            texts=sum(len(source.texts) for source in sources),
+            tables=sum(len(source.tables) for source in sources),
+            pictures=len({image for source in sources for image in source.images}),
+        )
+        places = (place for source in sources for place in source.places[: len(source.texts)])
+        planned.sections.extend(dict.fromkeys(place.section for place in places if place.section))
+    return list(units.values()), left_out
 
 
 def _delete_missing(

@@ -62,7 +62,7 @@ class SeenSources:
     def missing_below(self, connection: Connection, folder: Path) -> dict[int, str]:
         """Return row → uri of stored sources below a folder that were not read, or broken."""
         # Of a document that was read, all is known; a remark is on a picture or a page.
-        broken = {file for file in self._broken if not (file in self._files and _is_document(file))}
+        broken = {file for file in self._broken if not (file in self._files and is_document(file))}
         rows = connection.execute(
             "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ? ORDER BY row",
             uris_below(folder),
@@ -80,6 +80,7 @@ class SeenSources:
         return file in (self._uris if part else self._files)
 
 
-def _is_document(file: str) -> bool:
+def is_document(file: str) -> bool:
+    """Return whether a file is a text or document, by its suffix."""
     reader = READERS.get(Path(file).suffix.lower())
     return reader is not None and reader.returns == "outline"

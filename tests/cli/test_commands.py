@@ -208,6 +208,77 @@ def test_search_verify_stats_compact(ku, fruit_base):
     assert shape(ku("compact", "--json").json) == {"bytes_before": "int", "bytes_after": "int"}
 
 
+MANUAL = "# Widget\n\nIt turns.\n\n## Options\n\n### --speed\n\nFast.\n\n## Use\n\nTurn it.\n"
+
+
+def test_a_dry_run_prints_the_units_as_a_tree_and_stores_nothing(ku, fruits, tmp_path):
+    (fruits / "widget.md").write_text(MANUAL)
+    (fruits / "things.jsonl").write_text(
+        '{"id": "a", "name": "A", "texts": ["x", "y"], "tables": [{"header": ["b"], '
+        '"rows": [["1"]]}]}\n{"id": "b", "name": "B"}\n{"broken\n'
+    )
+    run = ku("ingest", fruits, "--dry-run")
+    assert (run.code, run.out.splitlines()) == (
+        3,
+        [
+            "A (record, texts: 2, tables: 1)",
+            "B (record)",
+            "Widget (document, texts: 3)",
+            "  Options > --speed",
+            "  Use",
+            "Kiwi (files, texts: 1, pictures: 1)",
+            "Mango (files, texts: 1, pictures: 1)",
+        ],
+    )
+    assert "things.jsonl:3" in run.err
+    assert not (tmp_path / "kb").exists()
+    plan = ku("ingest", fruits, "--dry-run", "--units", "heading", "--json").json
+    assert [unit["name"] for unit in plan["units"] if unit["origin"] == "heading"] == [
+        *("Widget", "Options", "Use"),
+    ]
+    assert plan["units"][0] == {
+        **{"id": "a", "name": "A", "origin": "record"},
+        **{"counts": {"texts": 2, "tables": 1, "pictures": 0}, "sections": []},
+    }
+    assert [left_out["item"].rpartition("/")[2] for left_out in plan["quarantined"]] == [
+        "things.jsonl:3"
+    ]
+
+
+def test_a_dry_run_prints_at_most_forty_lines(ku, tmp_path):
+    (tmp_path / "docs").mkdir()
+    for number in range(50):
+        (tmp_path / "docs" / f"n{number:02}.txt").write_text(f"Number {number}.")
+    lines = ku("ingest", "docs", "--dry-run").out.splitlines()
+    assert len(lines) == 40
+    assert lines[38:] == ["n38 (document, texts: 1)", "… and 11 more units; --json lists all"]
+    assert len(ku("ingest", "docs", "--dry-run", "--json").json["units"]) == 50
+    sections = "".join(f"## {number}. Part\n\nText.\n\n" for number in range(60))
+    (tmp_path / "long.md").write_text(f"# Long\n\n{sections}")
+    lines = ku("ingest", "long.md", "--dry-run").out.splitlines()
+    assert lines[0] == "Long (document, texts: 60)"
+    assert lines[39:] == ["… and 22 more sections; --json lists all"]
+
+
+@pytest.mark.parametrize("command", ["ingest", "sync"])
+def test_the_units_of_an_existing_base_are_recorded(ku, tmp_path, command):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "widget.md").write_text(MANUAL)
+
+    def ids():
+        return [unit["id"] for unit in ku("list", "--json").json]
+
+    ku("ingest", "docs")
+    assert ids() == ["widget"]
+    ku("sync", "docs", "--dry-run", "--units", "heading")
+    ku("sync", "docs")
+    assert ids() == ["widget"]
+    ku(command, "docs", "--units", "heading")
+    ku("sync", "docs", "--yes")
+    assert ids() == ["Options", "Use", "Widget"]
+    assert 'units = "heading"\n' in (tmp_path / "kb" / "ku.toml").read_text()
+
+
 def test_sync_tells_what_it_deleted(ku, fruits):
     ku("ingest", fruits)
     for file in (fruits / "Kiwi").iterdir():
