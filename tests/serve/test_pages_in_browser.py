@@ -100,10 +100,11 @@ def test_a_picture_is_pasted_or_dropped(page, fruit_base, event):
 def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.goto("/")
     names = []
-    for key in ["Tab"] * 5 + ["Enter", "Tab"]:
+    for key in ["Tab"] * 6 + ["Enter", "Tab"]:
         page.keyboard.press(key)
         names.append(page.evaluate("(one => one.name || one.textContent)(document.activeElement)"))
-    assert names == ["Ask", "Units", "image", "question", "Options", "Options", "plan"]
+    expected = ["Ask", "Units", "See them all", "image", "question", "Options", "Options", "plan"]
+    assert names == expected
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
     page.keyboard.press("Enter")
@@ -118,7 +119,7 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
     page.get_by_text("Add a unit").click()
     page.get_by_label("Name", exact=True).fill("Blue lamp/1 ü%")
     page.get_by_label("Text 1").fill("It is blue. <script>alert(1)</script>")
-    page.get_by_label("Pictures").set_input_files(tmp_path / "blue.png")
+    page.get_by_label("Pictures to add").set_input_files(tmp_path / "blue.png")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_role("heading", name="Blue lamp/1 ü%").wait_for()
     assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
@@ -131,12 +132,12 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
     assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
     page.get_by_text("Edit or delete").click()
     Image.new("RGB", (200, 150), "red").save(tmp_path / "red.png")
-    page.get_by_label("Pictures").set_input_files(tmp_path / "red.png")
+    page.get_by_label("Pictures to add").set_input_files(tmp_path / "red.png")
     page.get_by_role("checkbox").uncheck()
     page.get_by_label("Relations").fill("stands on | Floor\nlights | Hall | dimly | at night")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("Hall (dimly) (at night)").wait_for()
-    assert page.locator("main > a > img").count() == 1
+    assert page.locator("main > figure > a > img").count() == 1
     page.get_by_text("Edit or delete").click()
     assert page.get_by_label("Relations").input_value().splitlines() == [
         "stands on | Floor", "lights | Hall | dimly | at night",

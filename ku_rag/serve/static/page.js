@@ -66,6 +66,7 @@ if (ask) {
 }
 
 onSubmit(ask, async (status) => {
+  find("#start")?.remove(); // the answer takes its place
   const options = { method: "POST", headers: { Accept: "text/event-stream" } };
   const response = await send("", { ...options, body: new FormData(ask) });
   for await (const [kind, { html, detail }] of readEvents(response)) {
