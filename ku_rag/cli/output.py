@@ -27,6 +27,8 @@ _SHOWN = 20
 _MOST_LINES = 40
 _UNITS = 3
 _WIDTH = 96
+_LONGEST = 600
+"""Characters of the closest sentence that are printed."""
 _WORDS = 30
 """Words in pictures that are printed of a unit."""
 
@@ -170,9 +172,10 @@ def print_answer(answer: Answer) -> None:
     lines.append(f"  why: {answer.reading.why}")
     lines += [f"  note: {note}" for note in (answer.correction.notes if answer.correction else ())]
     if closest := answer.reading.closest:
-        lines.append(
-            f"  closest: {one_line(closest.text)} (evidence {closest.evidence}, no answer)"
-        )
+        text = " ".join(closest.text.split())
+        lines.append(f"  closest, no answer: {text[:_LONGEST]}{'…' * (len(text) > _LONGEST)}")
+        pieces = (piece for piece in answer.chunks if piece.label == closest.evidence)
+        lines += [f"    [{', '.join(filter(None, (p.source, p.place)))}]" for p in pieces]
     cited = set(answer.citations)
     lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units[:_UNITS]]
     if (more := len(answer.units) - _UNITS) > 0:

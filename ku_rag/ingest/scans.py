@@ -9,12 +9,13 @@ from math import cos, radians, sin
 from pathlib import Path
 from statistics import median
 
+from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.item_codec import Item, ScannedPage
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.pdf import write_lines
 from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, union
 from ku_rag.ingest.reading_order import reading_order
-from ku_rag.types import Quarantined, Record, Source, Word
+from ku_rag.types import Quarantined, Record, Source, Unit, Word
 
 _LARGER = 1.35
 """Letters are larger than most if their line is higher by this factor; boxes are not exact."""
@@ -40,7 +41,7 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) 
         record: See `has_scans`.
         read: Returns the words of a page; None without a recogniser.
     """
-    sources, unread = [], list[ScannedPage]()
+    sources, unread, title = [], list[ScannedPage](), ""
     for source in record.sources:
         lines: list[TextLine] = []
         images = []
@@ -52,18 +53,31 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) 
                     continue
                 lines += _lines(image, *recognised)
             images.append(image)
-        sources.append(replace(_with_text(source, lines), images=tuple(images)))
+        outline = Outline(Path(source.uri))
+        write_lines(outline, lines)
+        title = title or outline.title
+        sources.append(replace(_with_text(source, outline), images=tuple(images)))
     if any(source.texts or source.images or source.tables for source in sources):
-        yield replace(record, sources=tuple(sources))
+        yield replace(record, unit=_titled(record, title), sources=tuple(sources))
     for document, group in groupby(unread, lambda page: page.parent):
-        reason = f"{_numbered([page.page for page in group])} no text: install the extra ocr"
-        yield Quarantined(document.as_posix(), f"{reason}, or recognise it first")
+        reason = (
+            f"{_numbered([page.page for page in group])} no text, and the base has no recogniser: "
+            'install the extra ocr, set recogniser = "rapidocr" in its ku.toml, and ingest again'
+        )
+        yield Quarantined(document.as_posix(), reason)
 
 
-def _with_text(source: Source, lines: Sequence[TextLine]) -> Source:
-    """Return a source with lines as further texts, one for each heading."""
-    outline = Outline(Path(source.uri))
-    write_lines(outline, lines)
+def _titled(record: Record, title: str) -> Unit | None:
+    """Return the unit of a record; a document that is named after its file gets its title."""
+    unit = record.unit
+    file = clean_name(Path(record.sources[0].uri).stem)
+    if unit is None or not record.is_document or unit.name != file or not title:
+        return unit
+    return replace(unit, name=title, aliases=(*unit.aliases, file))
+
+
+def _with_text(source: Source, outline: Outline) -> Source:
+    """Return a source with an outline as further texts, one for each heading."""
     if not outline.text:
         return source
     scanned = outline.source(source.uri, 0, len(outline.text))
@@ -91,7 +105,8 @@ def _lines(page: ScannedPage, pixels: tuple[int, int], words: Sequence[Word]) ->
         box = union(row)
         larger = (box[3] - box[1]) / usual
         confidence = min(by_box[box].confidence for box in row)
-        size = _SIZE if larger < _LARGER else round(2 * larger) / 2 * _SIZE
+        is_heading = larger >= _LARGER and len(row) == 1  # others are rows of tables and formulas
+        size = round(2 * larger) / 2 * _SIZE if is_heading else _SIZE
         lines.append(TextLine(text, page.page, box, size, confidence=confidence))
     for line in lines:
         line.box = _tilted(line.box, page.tilt, width / height)

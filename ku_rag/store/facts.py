@@ -325,7 +325,8 @@ def of_unit(connection: Connection, unit: int) -> list[Fact]:
         "JOIN sources s ON s.row = r.source WHERE e.unit = ?1 UNION ALL "
         "SELECT r.relation, h.name, 'inverse relation', NULL, NULL, NULL, r.condition, h.kind, "
         "s.uri FROM entities e JOIN relations r ON r.tail = e.row "
-        "JOIN entities h ON h.row = r.head JOIN sources s ON s.row = r.source WHERE e.unit = ?1",
+        "JOIN entities h ON h.row = r.head JOIN sources s ON s.row = r.source WHERE e.unit = ?1 "
+        "ORDER BY 3 DESC, 1, 2, 7, 9",  # not by rows: an import numbers them anew
         (unit,),
     )
     facts = [

@@ -28,15 +28,20 @@ def rows(places: Sequence[TextPlace], tables: Sequence[Table]) -> list[PlaceRow]
     if not places:
         return []
     texts = len(places) - len(tables)
-    of_tables = (
-        repeat(place, len(table.rows)) for place, table in zip(places[texts:], tables, strict=True)
-    )
+    of_tables = map(_row_places, places[texts:], tables)
     of_all = chain(places[:texts], chain.from_iterable(of_tables))
     return [
         (document, place.section, as_json(place.lines))
         for document, place in enumerate(of_all)
         if place.section or place.lines
     ]
+
+
+def _row_places(place: TextPlace, table: Table) -> Iterable[TextPlace]:
+    """Return the place of each row: its own line, if there is one for each and the header."""
+    if len(place.lines) != len(table.rows) + 1:
+        return repeat(place, len(table.rows))
+    return (TextPlace(place.section, (line,)) for line in place.lines[1:])
 
 
 def checked_lines(text: str) -> str:

@@ -57,6 +57,7 @@ def test_a_scanned_page_is_read_column_by_column(tmp_path, tilt):
     kb, (report,) = ingest(tmp_path, "rapidocr", pdf(tmp_path / "pump.pdf", page(tilt)))
     with kb:
         assert report.quarantined == []
+        assert (kb.show("pump").name, kb.show("pump").aliases) == ("Maintenance", ("pump",))
         (text,) = kb.show("pump").texts
         assert "Its filter is replaced after 90 days of" in " ".join(text.split())
         assert text.index("of\nuse.") < text.index("The valve")
@@ -96,9 +97,11 @@ def test_pages_that_cannot_be_read_are_listed(tmp_path):
     kb, (partly, nothing) = ingest(tmp_path, "none", *files)
     with kb:
         (left_out,) = partly.quarantined
-        assert left_out.reason.startswith("pages 2 to 3, 6 hold no text: install the extra ocr")
+        assert left_out.reason.startswith(
+            "pages 2 to 3, 6 hold no text, and the base has no recogniser"
+        )
         (left_out,) = nothing.quarantined
-        assert left_out.reason.startswith("page 1 holds no text: install the extra ocr")
+        assert left_out.reason.startswith("page 1 holds no text, and the base has no recogniser")
         assert [unit.id for unit in kb.list()] == ["pump"]
         assert kb.stats().counts["images"] == 0
 

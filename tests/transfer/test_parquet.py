@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ku_rag import BadInput, KnowledgeBase, Mismatch, NotFound, Relation, Unit
@@ -199,7 +199,18 @@ def follow(kb: KnowledgeBase, root: Path, steps) -> None:
                 kb.delete(unit)
 
 
+BESIDE = [Relation("beside", "b")]
+
+
 @given(steps=STEPS, later=STEPS)
+@example(
+    steps=[
+        ("add", "a", "Alpha", [], [], []),
+        ("add", "b", "Alpha", [], [], BESIDE),
+        ("add", "a", "Alpha", [], [], BESIDE),
+    ],
+    later=[],
+)
 def test_any_base_comes_back_and_goes_on_alike(steps, later):
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

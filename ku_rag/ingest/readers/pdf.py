@@ -107,12 +107,12 @@ def write_lines(
 
 def _with_tables(text_page: TextPage, lines: list[TextLine]) -> list[TextLine]:
     """Return the lines of a page with tables in place of their text."""
-    for box, rows in page_tables(text_page, lines):
+    for box, rows, row_boxes in page_tables(text_page, lines):
         inside = [line for line in lines if is_inside(line.box, box)]
         if not inside or any(line.table for line in inside):
             continue
         at = lines.index(inside[0])
-        table = TextLine("", inside[0].page, box, table=rows)
+        table = TextLine("", inside[0].page, box, table=rows, row_boxes=row_boxes)
         near = [*lines[max(0, at - 1) : at], *lines[at + len(inside) : at + len(inside) + 1]]
         table.caption = next((line.text for line in near if _CAPTION.match(line.text)), "")
         lines = [*lines[:at], table, *(line for line in lines[at:] if line not in inside)]
@@ -279,7 +279,8 @@ def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
             outline.images.append((max(0, length - 1), 0, line.picture))
             continue
         of_scan = () if line.confidence is None else (line.confidence,)
-        outline.lines.append((length, line.page, *line.box, *of_scan))
+        for box in line.row_boxes or [line.box]:
+            outline.lines.append((length, line.page, *box, *of_scan))
         start = length
         if line.table:
             write("\n")

@@ -50,6 +50,7 @@ class TextLine:
         size: Of its letters, in points.
         is_bold: Whether they are bold.
         table: Rows of the table that is in this place.
+        row_boxes: Of the rows of the table.
         caption: Title of the table.
         picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
@@ -63,6 +64,7 @@ class TextLine:
     size: float = 0.0
     is_bold: bool = False
     table: list[list[str]] = field(default_factory=list)
+    row_boxes: list[Box] = field(default_factory=list)
     caption: str = ""
     picture: str = ""
     level: int = 0

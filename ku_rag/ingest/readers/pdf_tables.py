@@ -57,6 +57,8 @@ class _Run(NamedTuple):
     left: float
     right: float
     text: str
+    top: float
+    bottom: float
 
 
 class _Band(NamedTuple):
@@ -119,8 +121,10 @@ def _aligned(line: Sequence[_Run], others: Sequence[Sequence[_Run]]) -> int:
     )
 
 
-def page_tables(text_page: TextPage, lines: Sequence[TextLine]) -> Iterator[tuple[Box, Rows]]:
-    """Yield box and rows of each table of a page, the header first; see `TextPage`."""
+def page_tables(
+    text_page: TextPage, lines: Sequence[TextLine]
+) -> Iterator[tuple[Box, Rows, list[Box]]]:
+    """Yield box, rows and boxes of the rows of each table of a page, the header first."""
     across, down = _edges(text_page)
     if not (regions := list(_regions(across))):
         return
@@ -129,11 +133,12 @@ def page_tables(text_page: TextPage, lines: Sequence[TextLine]) -> Iterator[tupl
         bands = list(_bands(rules, words, down))
         for is_table, group in groupby(bands, lambda band: band.is_part is not False):
             parts = _parts(list(group)) if is_table else []
-            if parts and (rows := _table(parts)):
+            rows, heights = _table(parts) if parts else ([], [])
+            if rows:
                 upper, lower = parts[0].upper, parts[-1].lower
                 box = upper.start, upper.place, upper.end, lower.place
                 words = [word for word in words if not is_inside(word[:4], box)]
-                yield box, rows
+                yield box, rows, [(box[0], top, box[2], bottom) for top, bottom in heights]
 
 
 def _parts(bands: list[_Band]) -> list[_Band]:
@@ -319,8 +324,8 @@ def _regions(across: Sequence[_Edge]) -> Iterator[list[_Edge]]:
 # ---- cells ---------------------------------------------------------------------------------------
 
 
-def _table(bands: Sequence[_Band]) -> Rows:
-    """Return the rows of a table, or [] if the bands are none."""
+def _table(bands: Sequence[_Band]) -> tuple[Rows, list[tuple[float, float]]]:
+    """Return the rows of a table, and top and bottom of each; nothing if the bands are none."""
     every = [run for band in bands for line in band.lines for run in line]
     dividers = sorted({x for band in bands for x in band.dividers})
     is_grid = bool(dividers) and len(bands) > 2
@@ -332,21 +337,26 @@ def _table(bands: Sequence[_Band]) -> Rows:
     several = [line for band in bands for line in band.lines if len(line) > 1]
     is_aligned = bool(dividers) or _is_aligned(several, several)
     if len(columns) < 2 or 4 * titles > len(bands) or not is_aligned or _is_prose(every, columns):
-        return []
+        return [], []
     rows: Rows = []
+    heights: list[tuple[float, float]] = []
     for number, band in enumerate(bands):
         is_header = number == 0 and len(bands) > 1
         of_band: Rows = []
         for line in band.lines:
             cells = _cells(line, columns)
+            top, bottom = min(run.top for run in line), max(run.bottom for run in line)
             if of_band and (is_header or _continues(cells, of_band, is_grid=is_grid)):
                 joined = zip(of_band[-1], cells, strict=True)
                 of_band[-1] = [" ".join(filter(None, both)) for both in joined]
+                heights[-1] = heights[-1][0], bottom
             else:
                 of_band.append(cells)
+                heights.append((top, bottom))
         rows += of_band
     filled = sum(bool(cell) for row in rows for cell in row)
-    return rows if len(rows) > 1 and filled > _LEAST_FILLED * len(rows) * len(columns) else []
+    is_table = len(rows) > 1 and filled > _LEAST_FILLED * len(rows) * len(columns)
+    return (rows, heights) if is_table else ([], [])
 
 
 def _continues(cells: Sequence[str], rows: Rows, *, is_grid: bool) -> bool:
@@ -376,13 +386,14 @@ def _lines(words: Sequence[PageWord]) -> Iterator[list[PageWord]]:
 def _runs(line: Sequence[PageWord], dividers: Sequence[float]) -> list[_Run]:
     """Return the words of a line, those of one cell together."""
     runs: list[_Run] = []
-    for left, _, right, _, text, size in line:
+    for left, top, right, bottom, text, size in line:
         last = runs[-1] if runs else None
         is_divided = last and any(last.right <= x + _SAME and x - _SAME <= left for x in dividers)
         if last and left - last.right < _CELL_GAP * size and not is_divided:
-            runs[-1] = _Run(last.left, max(last.right, right), f"{last.text} {text}")
+            ends = min(last.top, top), max(last.bottom, bottom)
+            runs[-1] = _Run(last.left, max(last.right, right), f"{last.text} {text}", *ends)
         else:
-            runs.append(_Run(left, right, text))
+            runs.append(_Run(left, right, text, top, bottom))
     return runs
 
 
