@@ -326,7 +326,7 @@ def test_a_repeated_picture_is_stored_once_and_a_long_title_is_not_used(tmp_path
 
 
 def test_a_declined_question_shows_the_closest_passage_with_its_place(base, manual, ku):
-    base_folder = manual.parent / "kb"
-    out = ku("query", "-", "Why wear gloves while the pump is open?", "--kb", str(base_folder)).out
-    assert "closest, no answer: Wear gloves while the pump is open." in out
+    question = "Why do people wear gloves while the pump is open?"
+    out = ku("query", "-", question, "--kb", str(manual.parent / "kb")).out
+    assert re.search(r"closest, no answer: .*Wear gloves while the pump is open\.", out)
     assert f"    [{manual.as_posix()}, page 2, 1 Safety]" in out
