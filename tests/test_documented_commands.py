@@ -112,7 +112,7 @@ def pattern(shown: str) -> str:
 # ---- files that the pages speak of --------------------------------------------------------------
 
 
-def readme(root: Path, text: str) -> None:
+def readme(root: Path, _: str) -> None:
     """The folders and files of the README, as it shows them."""
     for seed, (name, about) in enumerate(
         {
@@ -123,8 +123,20 @@ def readme(root: Path, text: str) -> None:
         photo = picture(root / "fruits" / name / "photo.jpg", seed)
         (photo.parent / "about.txt").write_text(about, encoding="utf-8")
     picture(root / "some-photo.jpg", 0, (192, 128))
-    picture(root / "photos" / "1.jpg", 0, (120, 80))
     picture(root / "dragon.jpg", 5)
+    (root / "manuals").mkdir()
+    (root / "manuals" / "pump.md").write_text(
+        "# Pump\n\nIt drains cellars.\n\n## Service\n\n"
+        "The default of the service interval is 90 days.\n"
+        "\n## Parts\n\nA rotor and a seal.\n",
+        encoding="utf-8",
+    )
+
+
+def tour(root: Path, text: str) -> None:
+    """The folders and files of the tour, beside those of the README."""
+    readme(root, text)
+    picture(root / "photos" / "1.jpg", 0, (120, 80))
     shutil.copytree(root / "fruits", root / "data")
     league = root / "league"
     league.mkdir()
@@ -170,6 +182,7 @@ def folder(root: Path, _: str) -> None:
 
 FILES: dict[str, tuple[Callable[[Path, str], None], list[str]]] = {
     "README.md": (readme, []),
+    "tour.md": (tour, ["ku ingest fruits"]),
     "writing-knowledge.md": (lamp, ["ku ingest units.jsonl"]),
     "graph.md": (stadium, ["ku ingest league"]),
     "scale.md": (folder, []),
@@ -236,9 +249,9 @@ NEXT = [
 """Questions on the data of the pages, written before any was asked: its data, the picture ("-":
 none), the right answers (none if the data do not say), and whether it is answered today."""
 INGESTED = {
-    "fruits": ("README.md", "ku ingest fruits fruits.jsonl"),
-    "league": ("README.md", "ku ingest league"),
-    "monsters": ("README.md", "ku graph import monsters.jsonl"),
+    "fruits": ("tour.md", "ku ingest fruits fruits.jsonl"),
+    "league": ("tour.md", "ku ingest league"),
+    "monsters": ("tour.md", "ku graph import monsters.jsonl"),
     "lamp": ("writing-knowledge.md", "ku ingest units.jsonl"),
     "stadium": ("graph.md", "ku ingest league"),
 }
