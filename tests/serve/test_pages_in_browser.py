@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -212,3 +213,28 @@ def test_the_first_view_is_usable_soon(page):
     page.goto("/")
     timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
     assert timing["domInteractive"] < 1000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_are_accessible_and_fit(browser, address, scheme, width, request):
+    """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
+    axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
+    rules = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
+    pictures = request.config.rootpath / "build" / "pages"
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with browser.new_context(base_url=address, bypass_csp=True, **options) as context:
+        page = context.new_page()
+        for name, path in {
+            "start": "/",
+            "answer": "/?question=Which country does the Mango come from?",
+            "units": "/units",
+            "unit": "/units/Mango",
+            "problem": "/units/nothing",
+        }.items():
+            page.goto(path)
+            page.evaluate(rules)
+            broken = page.evaluate("axe.run()")["violations"]
+            assert [(rule["id"], rule["nodes"][0]["html"]) for rule in broken] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
