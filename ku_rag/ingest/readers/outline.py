@@ -302,7 +302,10 @@ class Outline:
             for text, lines in [self._text(*part)]
             if text.strip()
         ]
-        of_tables = [TextPlace(title, self._lines(*span)) for *span, title, _ in inside]
+        of_tables = [
+            TextPlace(self._section(first, title), self._lines(first, last))
+            for first, last, title, _ in inside
+        ]
         places = (*(place for _, place in texts), *of_tables)
         images: dict[Path, None] = {}
         kind = Source
@@ -337,6 +340,16 @@ class Outline:
             body = heading.end
             path = [*(above for above in path if above.level < heading.level), heading]
         yield _joined(path), begin, end
+
+    def _section(self, place: int, title: str) -> str:
+        """Return the headings above a table, and its title if that is none of them."""
+        path: list[str] = []
+        level = 7
+        for heading in reversed(_between(self.headings, 0, place)):
+            if heading.level < level:
+                level = heading.level
+                path.insert(0, heading.name)
+        return SECTION_MARK.join([*path, *[title] * (title not in ("", *path))])
 
     def _text(self, start: int, end: int) -> tuple[str, tuple[Line, ...]]:
         """Return a part of the text without its tables, and the lines of it."""
