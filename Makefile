@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editab
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 	$(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
+.PHONY: demo test test-release test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -48,6 +48,10 @@ test-long: .venv/test-all
 	$(PYTEST) --sample=0.1 -m "long and not torch and not hypothesis" --ignore-glob='*milvus*' \
 		--ignore=tests/scale/test_sync_kills.py --ignore=tests/scale/test_index_contract.py \
 		--ignore=tests/scale/test_ray_kills.py
+
+# The pages in Chromium, and the wheel in a bare environment.
+test-release: .venv/test-all
+	$(PYTEST) --long tests/serve/test_pages_in_browser.py tests/test_wheel.py
 
 # What `make test` leaves out: models, slow tests, and all rounds of the long forms.
 test-rest: .venv/test-all
