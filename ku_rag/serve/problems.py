@@ -37,6 +37,20 @@ _STATUS: Mapping[type[errors.KuError], int] = {
 }
 
 
+_PARTS = [("body",), ("query",), ("path",), ("header",)]
+"""Of a request; their names tell a person nothing."""
+_MESSAGES: Mapping[str, str] = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "string_type": "expected a text",
+    "int_parsing": "expected a whole number",
+    "list_type": "expected a list",
+    "dict_type": "expected an object",
+    "json_invalid": "it is no JSON",
+}
+"""By the type of a validation error of pydantic; others say it themselves."""
+
+
 def encode_json(value: object) -> bytes:
     """Return JSON in UTF-8; integers may have more than 64 bits."""
     try:
@@ -67,10 +81,18 @@ def describe(error: Exception, *roots: str) -> dict[str, Any]:
         status, detail = error.status_code, str(error.detail)
     elif isinstance(error, RequestValidationError):
         wrong: list[dict[str, Any]] = [*error.errors()][:20]
-        detail = "; ".join(f"{'.'.join(map(str, row['loc']))}: {row['msg']}" for row in wrong)
+        detail = "; ".join(map(_wrong_field, wrong))
         status = 422
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail, **code}
+
+
+def _wrong_field(row: Mapping[str, Any]) -> str:
+    """Return in words which field is wrong, and why: "relations, item 1, target: it is missing"."""
+    places = row["loc"][1:] if row["loc"][:1] in _PARTS else row["loc"]
+    path = [f"item {part + 1}" if isinstance(part, int) else str(part) for part in places]
+    message = _MESSAGES.get(row["type"], row["msg"][:1].lower() + row["msg"][1:])
+    return f"{', '.join(path) or 'the request'}: {message}"
 
 
 def respond(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -279,3 +279,23 @@ def test_options_without_effect_are_refused(client):
         assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")
         assert expected in refused.json()["detail"]
     assert client.post("/v1/query", json={**query, "no_table_mining": False}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        ("POST", "/v1/query", {}, "question: it is missing"),
+        ("POST", "/v1/query", {"question": 5}, "question: expected a text"),
+        ("POST", "/v1/search", {"text": "a", "zzz": 1}, "zzz: there is no such field"),
+        (
+            "PATCH",
+            "/v1/units/Mango",
+            {"relations": [{"relation": "near"}]},
+            "relations, item 1, target: it is missing",
+        ),
+        ("GET", "/v1/units?limit=x", None, "limit: expected a whole number"),
+    ],
+)
+def test_a_wrong_field_is_named_in_words(client, method, path, body, detail):
+    problem = client.request(method, path, json=body)
+    assert (problem.status_code, problem.json()["detail"]) == (422, detail)
