@@ -341,3 +341,22 @@ def test_documents_are_filtered_by_path_date_and_format(kb, tmp_path):
     assert chosen("file_path=guide/lamp.md") == ["guide/lamp"]
     assert chosen("file_modified>=2004-01-01") == ["chair", "guide/cup"]
     assert chosen("file_modified<2008-01-01", "file_format=md") == ["guide/lamp"]
+
+
+def test_a_menu_above_the_first_heading_is_left_out(tmp_path):
+    menu = "<ul><li><a href='index.html'>Home</a></li><li><a href='a.html'>About</a></li>"
+    menu += "<li><a href='get.html'>Download</a></li></ul>"
+    links = menu.replace("About", "Asters")
+    page = f"{menu}<h1>Ponds</h1><p>A pond is still water.</p><h2>More</h2>{links}"
+    (tmp_path / "ponds.html").write_text(page)
+    (tmp_path / "links.html").write_text(menu)
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for name in ("ponds", "links"):
+            kb.ingest(tmp_path / f"{name}.html")
+        texts = {
+            name: " ".join(" ".join(kb.show(name).texts).split()) for name in ("ponds", "links")
+        }
+        assert texts == {
+            "ponds": "A pond is still water. More Home Asters Download",
+            "links": "Home About Download",
+        }

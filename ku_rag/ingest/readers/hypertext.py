@@ -72,33 +72,51 @@ class _Cell(NamedTuple):
     is_head: bool
 
 
-class _Lists:
-    """Recognises lists that link to sections of the document and have no other text."""
+class _Links:
+    """Recognises links one after the other without other text: contents, and menus.
+
+    A link of contents leads to a section of the document and begins a line. Above the first heading
+    any link may be one of a menu.
+
+    Attributes:
+        contents: Start and end in the text of each.
+        menus: Likewise.
+    """
 
     def __init__(self) -> None:
-        self._depth = self._start = self._links = 0
-        self._is_link, self._has_text = False, False
+        self.contents: list[tuple[int, int]] = []
+        self.menus: list[tuple[int, int]] = []
+        self._is_above = True
+        self._is_inside = False
+        self._count = self._start = self._end = 0
 
-    def start(self, tag: str, place: int, address: str) -> None:
+    def start(self, tag: str, place: int, address: str, *, begins_line: bool) -> None:
         """Note the beginning of an element at a place in the text."""
-        if tag in ("ol", "ul"):
-            if not self._depth:
-                self._start, self._links, self._has_text = place, 0, False
-            self._depth += 1
+        if tag in _HEADINGS:
+            self.finish()
+            self._is_above = False
         elif tag == "a":
-            self._is_link = address.startswith("#")
-            self._links += self._is_link
+            is_section = address.startswith("#") and (begins_line or not self._count)
+            self._is_inside = is_section or (self._is_above and bool(address))
+            if self._is_inside:
+                self._start = self._start if self._count else place
+                self._count += 1
 
     def add_text(self, text: str) -> None:
         """Note a text."""
-        self._has_text |= not self._is_link and any(map(str.isalnum, text))
+        if not self._is_inside and any(map(str.isalnum, text)):
+            self.finish()
 
-    def end(self, tag: str) -> int | None:
-        """Note the end of an element; return where a list of contents begins that ends here."""
-        self._is_link = self._is_link and tag != "a"
-        self._depth = max(0, self._depth - (tag in ("ol", "ul")))
-        is_end = tag in ("ol", "ul") and not self._depth
-        return self._start if is_end and self._links >= _FEW and not self._has_text else None
+    def end(self, tag: str, place: int) -> None:
+        """Note the end of an element at a place in the text."""
+        if tag == "a" and self._is_inside:
+            self._is_inside, self._end = False, place
+
+    def finish(self) -> None:
+        """End the links: other text follows, or none."""
+        if self._count >= _FEW:
+            (self.menus if self._is_above else self.contents).append((self._start, self._end))
+        self._count = 0
 
 
 class _Parser(HTMLParser):
@@ -119,7 +137,7 @@ class _Parser(HTMLParser):
         self._outside: list[str] = []  # text of a table that is in no cell
         self._inside = self._outside  # where the next text of the table is added
         self._navigation: list[int] = []  # where elements of navigation begin
-        self._lists = _Lists()
+        self._links = _Links()
         self._is_indented = False  # whether the next text describes a term
 
     def close(self) -> None:
@@ -132,6 +150,10 @@ class _Parser(HTMLParser):
         if self._depth:
             self._end_table()
         self.outline.text = "".join(self._parts)
+        self._links.finish()
+        # Without a heading, the links may be all that the document is for.
+        menus = self._links.menus if self.outline.headings else []
+        self.outline.hidden = sorted([*menus, *self._links.contents, *self.outline.hidden])
 
     def handle_data(self, data: str) -> None:
         """Add text to the document, or to a cell or the caption of a table."""
@@ -139,7 +161,7 @@ class _Parser(HTMLParser):
             if self._left_out == "title" and not (self._parts or self.outline.title):
                 self.outline.title = clean_name(self.outline.title + data)
             return
-        self._lists.add_text(data)
+        self._links.add_text(data)
         if not (self._depth or self._preformatted):
             data = re.sub(r"\s+", " ", data)
             data = data.lstrip() if self._gap or self._is_at_start() else data
@@ -151,7 +173,9 @@ class _Parser(HTMLParser):
             return
         self._break(tag)
         attributes = dict(attrs)
-        self._lists.start(tag, self._length, attributes.get("href") or "")
+        begins_line = bool(self._gap) or self._is_at_start()
+        target = attributes.get("href") or ""
+        self._links.start(tag, self._length, target, begins_line=begins_line)
         if tag in _LEFT_OUT:
             self._left_out, self._left_out_at = tag, self.getpos()[0]
         elif tag == "img" and (address := attributes.get("src")):
@@ -209,9 +233,7 @@ class _Parser(HTMLParser):
             self._end_heading()
         elif self._depth == 1 and tag in ("caption", "td", "th"):
             self._inside = self._outside
-        contents = self._lists.end(tag)
-        if contents is not None and not self._navigation:
-            self.outline.hidden.append((contents, self._length))
+        self._links.end(tag, self._length)
         self._break(tag)
 
     def _break(self, tag: str) -> None:

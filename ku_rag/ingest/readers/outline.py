@@ -197,7 +197,7 @@ class Outline:
             match=len(self.headings) < 2,
         )
         start, title = 0, None
-        if self._has_title() and not self.text[: self.headings[0].start].strip():
+        if self._has_title() and not self._text(0, self.headings[0].start)[0].strip():
             title = self.headings[0]
             start = title.end
         source = self.source(uri, start, len(self.text), title)
