@@ -19,7 +19,7 @@ from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, PartialSource
-from ku_rag.ingest.readers.item_codec import EmbeddedPath, MemberPath
+from ku_rag.ingest.readers.item_codec import EmbeddedPath, MemberPath, UnpackedPath
 from ku_rag.pictures import check_all_differ, probe
 from ku_rag.store import relations, text_places
 from ku_rag.store.connection import as_json
@@ -287,6 +287,8 @@ def _picture_bytes(path: Path) -> bytes:
         NotFound, OSError: It is not there, or cannot be read.
         BadInput: It is no regular file, or too large.
     """
+    if isinstance(path, UnpackedPath):
+        return _picture_bytes(path.file)
     if isinstance(path, EmbeddedPath):
         return base64.b64decode(path.content, validate=True)
     if isinstance(path, MemberPath):

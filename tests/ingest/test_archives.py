@@ -1,5 +1,6 @@
 """Zip files are read like the folder that they contain."""
 
+import io
 import zipfile
 
 import pytest
@@ -86,7 +87,7 @@ def test_members_stay_in_the_temporary_folder(tmp_path):
 def test_what_cannot_be_unpacked_is_one_sentence(tmp_path, content):
     (tmp_path / "a.zip").write_bytes(content)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        with pytest.raises(BadInput, match=r"a\.zip is damaged or encrypted"):
+        with pytest.raises(BadInput, match=r"a\.zip cannot be unpacked to .* damaged or"):
             kb.ingest(tmp_path / "a.zip")
         (tmp_path / "folder").mkdir()
         (tmp_path / "a.zip").rename(tmp_path / "folder" / "a.zip")
@@ -109,3 +110,80 @@ def test_an_archive_of_too_many_bytes_is_refused(tmp_path):
         pytest.raises(BadInput, match=r"unpacks to 3 files of 12,884,901,840 bytes: expected"),
     ):
         kb.ingest(path)
+
+
+def archive(**members):
+    """The content of a zip file."""
+    with zipfile.ZipFile(data := io.BytesIO(), "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return data.getvalue()
+
+
+def nested(depth):
+    data = archive()
+    for number in range(depth):
+        data = archive(**{"in.zip": data, f"t{number}.md": f"# T\n\nLevel {number}."})
+    return data
+
+
+def test_pictures_of_archives_in_archives_are_read(tmp_path, garden):
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as members:
+        members.write(zipped(garden, tmp_path / "garden.zip"), "garden.zip")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        assert kb.ingest(tmp_path / "outer.zip").quarantined == []
+        assert [unit[0] for unit in contents(kb)] == ["garden", "garden/Rose"]
+        assert [unit[3] for unit in contents(kb)] == [1, 1]
+
+
+def test_a_damaged_archive_neither_ends_a_sync_nor_deletes_its_units(tmp_path, garden):
+    source = tmp_path / "all"
+    source.mkdir()
+    whole = zipped(garden, source / "garden.zip").read_bytes()
+    (source / "house.md").write_text("# The house\n\nThe house has a garden.\n")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.sync(source)
+        before = contents(kb)
+        for damaged in (whole[: len(whole) // 2], whole.replace(b"2 m deep", b"3 m deep")):
+            (source / "garden.zip").write_bytes(damaged)
+            report = kb.sync(source, yes=True)
+            assert (report.units_unchanged, report.units_deleted) == (1, [])
+            (left_out,) = report.quarantined
+            assert left_out.item == str(source / "garden.zip")
+            assert contents(kb) == before
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_any_damage_is_one_sentence(tmp_path, compression):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", compression) as members:
+        members.writestr("\u00e9.md", "# Pond\n\nThe pond is 2 m deep.\n" * 20)
+    whole = path.read_bytes()
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for at in (18, 31, 50, 60, len(whole) - 60, len(whole) - 40):
+            path.write_bytes(whole[:at] + b"\xff\xfe" + whole[at + 2 :])
+            try:
+                kb.ingest(path)
+            except BadInput as error:
+                assert "a.zip cannot be unpacked to" in str(error)  # noqa: PT017
+        path.write_bytes(whole.replace("\u00e9".encode(), b"\xff\xff"))
+        with pytest.raises(BadInput, match=r"a\.zip cannot be unpacked to .* codec can't decode"):
+            kb.ingest(path)
+
+
+def test_archives_in_archives_have_limits(tmp_path):
+    (tmp_path / "deep.zip").write_bytes(nested(34))
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        report = kb.ingest(tmp_path / "deep.zip")
+        assert report.units_added == 32
+        (left_out,) = report.quarantined
+        assert left_out.reason == "in.zip is in 32 archives: unpack it into a folder"
+        assert left_out.item == str(tmp_path / "deep.zip") + "/in.zip" * 32
+
+
+def test_archives_in_an_archive_share_its_limit_of_files(tmp_path):
+    inner = archive(**{f"{n}/": b"" for n in range(60_000)})
+    (tmp_path / "many.zip").write_bytes(archive(**{"a.zip": inner, "b.zip": inner}))
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        (left_out,) = kb.ingest(tmp_path / "many.zip").quarantined
+        assert left_out.reason.startswith("b.zip unpacks to 120,002 files of ")

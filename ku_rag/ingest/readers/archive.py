@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
+from typing import cast
 
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, reason
 from ku_rag.ingest.readers import folder
-from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item, UnpackedPath
 from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.types import Record
 
 _MOST_MEMBERS, _MOST_BYTES = 100_000, 8 << 30
-"""Files of an archive, and what they may unpack to."""
+"""Files of an archive and of those in it, and what they may unpack to."""
+_DEEPEST = 32
+"""Archives in one another."""
 
 
 def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
@@ -29,29 +31,39 @@ def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
         parsing: Parses the files.
 
     Raises:
-        BadInput: It is damaged or encrypted, or too large.
+        BadInput: It is damaged, encrypted, too large or too deep, or there is no room for it.
     """
     root = parsing.root
     below = path.relative_to(root).with_suffix("") if path != root else Path()
+    if parsing.archives == _DEEPEST:
+        raise BadInput(f"{path.name} is in {_DEEPEST} archives: unpack it into a folder")
+    if not parsing.archives:
+        parsing.unpacked = 0, 0
     with TemporaryDirectory(prefix="ku-zip-") as name:
-        parsing.root = Path(name).resolve()
-        unpacked = parsing.root / below
-        _unpack(path, unpacked)
+        folder_root = Path(name).resolve()
+        unpacked = folder_root / below
+        parsing.unpacked = _unpack(path, unpacked, *parsing.unpacked)
+        parsing.root, parsing.archives = folder_root, parsing.archives + 1
         try:
             for item in folder.renamed(
                 folder.read_folder(parsing.root, parsing), unpacked, str(path)
             ):
                 yield _with_members(item, unpacked, path) if isinstance(item, Record) else item
         finally:
-            parsing.root = root
+            parsing.root, parsing.archives = root, parsing.archives - 1
 
 
 def _with_members(record: Record, unpacked: Path, archive: Path) -> Record:
     """Return a record whose pictures are members of the archive."""
 
     def member(image: Path) -> Path:
-        is_plain = type(image) is type(unpacked) and image.is_relative_to(unpacked)
-        return archive / image.relative_to(unpacked) if is_plain else image
+        if not image.is_relative_to(unpacked):
+            return image
+        name = str(archive / image.relative_to(unpacked))
+        if isinstance(image, EmbeddedPath):
+            build, (_, *content) = image.__reduce__()
+            return cast(Path, build(name, *content))
+        return UnpackedPath.at(name, image.file if isinstance(image, UnpackedPath) else image)
 
     sources = [
         replace(source, images=tuple(map(member, source.images))) for source in record.sources
@@ -59,18 +71,24 @@ def _with_members(record: Record, unpacked: Path, archive: Path) -> Record:
     return replace(record, sources=tuple(sources))
 
 
-def _unpack(path: Path, target: Path) -> None:
+def _unpack(path: Path, target: Path, count: int, size: int) -> tuple[int, int]:
+    """Unpack an archive; return count and size, with its files and bytes added to them."""
     try:
         with zipfile.ZipFile(path) as members:
             infos = members.infolist()
-            size = sum(info.file_size for info in infos)
-            if len(infos) > _MOST_MEMBERS or size > _MOST_BYTES:
+            size += sum(info.file_size for info in infos)
+            count += len(infos)
+            if count > _MOST_MEMBERS or size > _MOST_BYTES:
                 raise BadInput(
-                    f"{path.name} unpacks to {len(infos):,} files of {size:,} bytes: expected at "
+                    f"{path.name} unpacks to {count:,} files of {size:,} bytes: expected at "
                     f"most {_MOST_MEMBERS:,} of {_MOST_BYTES:,}; unpack it into a folder"
                 )
             members.extractall(target)
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+    except BadInput:
+        raise
+    except Exception as error:  # the libraries raise errors of many kinds for such files
         raise BadInput(
-            f"{path.name} is damaged or encrypted ({error}): unpack it into a folder"
+            f"{path.name} cannot be unpacked to {gettempdir()} ({reason(error)}): it is damaged or "
+            "encrypted, or there is no room; unpack it into a folder"
         ) from error
+    return count, size

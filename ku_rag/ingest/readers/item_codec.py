@@ -62,6 +62,24 @@ class EmbeddedPath(PosixPath):
         return EmbeddedPath.of, (str(self), self.content)
 
 
+class UnpackedPath(PosixPath):
+    """The path of a picture in an archive.
+
+    Attributes:
+        file: Where it is unpacked until the next item is read.
+    """
+
+    __slots__ = ("file",)
+    file: Path
+
+    @classmethod
+    def at(cls, path: str, file: Path) -> UnpackedPath:
+        """Return the path of a picture."""
+        picture = cls(path)
+        picture.file = file
+        return picture
+
+
 class ScannedPage(EmbeddedPath):
     """The picture of a page without text.
 

@@ -90,6 +90,8 @@ class Parsing:
     Attributes:
         count: Number of items read so far, as the caller counts them.
         root: Folder or archive that is read.
+        archives: Number of archives around what is read, each in the one before.
+        unpacked: Files of the outermost of them that are unpacked, and their bytes.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Parsing:
     ) -> None:
         self.limits, self.count, self._progress = limits or Limits(), 0, progress
         self.units, self.root = units, Path("/")
+        self.archives, self.unpacked = 0, (0, 0)
 
     @classmethod
     def of(cls, settings: Settings, progress: Progress | None = None) -> Parsing:
