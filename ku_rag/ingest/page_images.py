@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from operator import gt
 from pathlib import Path
 
 from PIL.Image import Image
@@ -27,7 +28,8 @@ def render(
         corners = [*map(float, box or ())]
     except (TypeError, ValueError):
         corners = [-1.0]
-    if len(corners) not in (0, 4) or not all(0 <= share <= 1 for share in corners):
+    is_wrong = len(corners) not in (0, 4) or not all(0 <= share <= 1 for share in corners)
+    if is_wrong or any(map(gt, corners[:2], corners[2:])):
         raise arguments.wrong(str(box), "the box", "left, top, right and bottom in shares, 0 to 1")
     uri, hashes = connection.execute(_DOCUMENT, (chunk,)).fetchone() or ("", "")
     _, _, digest = (*hashes.split(":"), "", "")[:3]

@@ -222,16 +222,18 @@ class Pipeline:
             yield from read_scans(item, read)
 
     def _read_page(self, page: ScannedPage) -> PageWords | None:
-        """Return the words of a page: those stored with its picture, or recognised ones."""
-        if not (recogniser := self._recogniser()):
-            return None
+        """Return the words of a page: those stored with its picture, or recognised ones.
+
+        Without a recogniser, or if it fails, those that another one has read are kept.
+        """
         data = base64.b64decode(page.content, validate=True)
-        words = content_rows.words_of(
-            self._database.connection, content_hash(data), recogniser.fingerprint
-        )
-        if words is None:
-            _, words = recogniser.read_file(data) or ("", [])
-        return probe(data)[:2], words
+        stored = content_rows.words_of(self._database.connection, content_hash(data))
+        recogniser = self._recogniser()
+        model = recogniser.fingerprint if recogniser else ""
+        if recogniser and model not in stored:
+            stored |= filter(None, [recogniser.read_file(data)])
+        words = stored.get(model, next(iter(stored.values()), None))
+        return None if words is None else (probe(data)[:2], words)
 
     def _with_own_id(self, record: Record, documents: dict[str, str]) -> Record:
         """Return a document with the id that it has in the base, or one that no other document has.

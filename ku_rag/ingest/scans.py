@@ -39,7 +39,7 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) 
 
     Args:
         record: See `has_scans`.
-        read: Returns the words of a page; None without a recogniser.
+        read: Returns the words of a page; None if nothing has recognised them.
     """
     sources, unread, title = [], list[ScannedPage](), ""
     for source in record.sources:
@@ -61,8 +61,9 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) 
         yield replace(record, unit=_titled(record, title), sources=tuple(sources))
     for document, group in groupby(unread, lambda page: page.parent):
         reason = (
-            f"{_numbered([page.page for page in group])} no text, and the base has no recogniser: "
-            'install the extra ocr, set recogniser = "rapidocr" in its ku.toml, and ingest again'
+            f"{_numbered([page.page for page in group])} no text, and the base has no recogniser, "
+            'or it failed (see the log): install the extra ocr, set recogniser = "rapidocr" in its '
+            "ku.toml, and ingest again"
         )
         yield Quarantined(document.as_posix(), reason)
 

@@ -163,14 +163,14 @@ def put_words(connection: Connection, image: int, model: str, words: Sequence[Wo
     connection.execute(insert, (model, as_json(words), image))
 
 
-def words_of(connection: Connection, digest: str, model: str) -> list[Word] | None:
-    """Return what a recogniser has read in the image of a hash, or None if it has read nothing."""
-    row = connection.execute(
-        "SELECT words FROM image_words w JOIN images i ON i.row = w.image "
-        "WHERE i.hash = ? AND w.recogniser = ?",
-        (digest, model),
-    ).fetchone()
-    return row and [Word(**word) for word in json.loads(row[0])]
+def words_of(connection: Connection, digest: str) -> dict[str, list[Word]]:
+    """Return recogniser → what it has read in the image of a hash."""
+    rows = connection.execute(
+        "SELECT w.recogniser, words FROM image_words w JOIN images i ON i.row = w.image "
+        "WHERE i.hash = ?",
+        (digest,),
+    )
+    return {model: [Word(**word) for word in json.loads(words)] for model, words in rows}
 
 
 def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list[str]:

@@ -54,8 +54,9 @@ def checked_lines(text: str) -> str:
         lines = [
             (int(start), int(page), *map(float, box)) for start, page, *box in json.loads(text)
         ]
-        if all(_FEWEST_FIELDS <= len(line) <= _MOST_FIELDS for line in lines):
-            return as_json(lines)
+        stored = as_json(lines)  # with null for NaN
+        if {*map(len, lines)} <= {_FEWEST_FIELDS, _MOST_FIELDS} and "null" not in stored:
+            return stored
     except (OverflowError, TypeError, ValueError):
         pass
     raise ValueError(f"expected a list of character, page and box, not {text[:40]}")

@@ -147,6 +147,8 @@ def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple
         for name in most:
             last = max(last, last_row(damaged, name))
     if table != "vectors":
+        with suppress(apsw.Error):  # 0: numbers of this table are used again
+            last = last or damaged.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0
         yield 1, last
         return
     for (encoder,) in work.execute("SELECT row FROM encoders").fetchall():

@@ -193,9 +193,13 @@ def test_removal_deletes_what_a_model_has_read_and_reads_it_anew_later(kb):
     assert kb.extract().facts == 2
 
 
-def test_export_and_import_keep_extracted_facts(kb, tmp_path):
+@pytest.mark.parametrize("salvage", [False, True])
+def test_export_salvage_and_import_keep_extracted_facts(kb, tmp_path, salvage):
     kb.extract()
-    kb.export(tmp_path / "out")
+    if salvage:
+        KnowledgeBase.salvage(kb.path, tmp_path / "out")
+    else:
+        kb.export(tmp_path / "out")
     with KnowledgeBase.open(tmp_path / "copy", create=True) as copy:
         assert copy.import_(tmp_path / "out").quarantined == []
         assert extracted(copy, "crane").keys() == extracted(kb, "crane").keys()

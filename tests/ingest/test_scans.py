@@ -1,8 +1,11 @@
 """Scanned pages: their words are text of the document, with page, box and confidence."""
 
+import zipfile
 from io import BytesIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 from reportlab.lib.utils import ImageReader
@@ -10,7 +13,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ku_rag import KnowledgeBase
 from ku_rag.ingest.reading_order import reading_order
-from tests.conftest import needs_ocr
+from ku_rag.types import Word
+from tests.conftest import install_plug_in, needs_ocr
 
 SIDES = (1000, 1400)
 LEFT = ("The pump is cleaned once", "a week. Its filter is re-", "placed after 90 days of", "use.")
@@ -104,6 +108,120 @@ def test_pages_that_cannot_be_read_are_listed(tmp_path):
         assert left_out.reason.startswith("page 1 holds no text, and the base has no recogniser")
         assert [unit.id for unit in kb.list()] == ["pump"]
         assert kb.stats().counts["images"] == 0
+
+
+class Reader:
+    """Reads the same line on each page."""
+
+    fingerprint = "reader:1"
+
+    def read(self, image):
+        return [Word("The pump is heavy.", (100, 100, 900, 140), 0.9)]
+
+
+class Offline(Reader):
+    """A recogniser of a server that is not there."""
+
+    fingerprint = "offline:1"
+
+    def read(self, image):
+        raise ConnectionError("no server")
+
+
+@pytest.fixture
+def plug_ins(tmp_path, monkeypatch):
+    """Install the recognisers as plug-ins."""
+    entries = f"reader = {__name__}:Reader\noffline = {__name__}:Offline\n"
+    install_plug_in(tmp_path, f"[ku_rag.recognisers]\n{entries}")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("later", ["none", "offline"])
+@pytest.mark.usefixtures("plug_ins")
+def test_recognised_text_stays_when_the_recogniser_is_gone(tmp_path, later):
+    file = pdf(tmp_path / "pump.pdf", "Pump of the cellar", page())
+    kb, _ = ingest(tmp_path, "reader", file)
+    with kb:
+        before = kb.show("pump").texts
+    assert before[1].strip() == "The pump is heavy."
+    with KnowledgeBase.open(tmp_path / "kb", recogniser=later) as kb:
+        assert kb.ingest(file).quarantined == []
+        assert kb.show("pump").texts == before
+        pdf(file, "Pump of the attic", page())
+        kb.ingest(file)
+        assert [text.strip() for text in kb.show("pump").texts] == [
+            "Pump of the attic", "The pump is heavy."
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", [KnowledgeBase.export, "salvage"])
+@pytest.mark.usefixtures("plug_ins")
+def test_recognised_text_survives_an_export_and_a_salvage(tmp_path, write):
+    file = pdf(tmp_path / "pump.pdf", "Pump of the cellar", page())
+    kb, _ = ingest(tmp_path, "reader", file)
+    with kb:
+        before = kb.show("pump")
+        if write != "salvage":
+            kb.export(tmp_path / "export")
+    if write == "salvage":
+        KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "export")
+    with KnowledgeBase.open(tmp_path / "copy", create=True, recogniser="none") as kb:
+        kb.import_(tmp_path / "export")
+        report = kb.ingest(file)
+        assert (report.units_unchanged, report.quarantined) == (1, [])
+        after = kb.show("pump")
+        assert (after.texts, after.words) == (before.texts, before.words)
+        (piece,) = kb.search(text="pump heavy", k=1).chunks
+        assert (piece.page, piece.confidence) == (2, 0.9)
+        assert kb.verify().problems == ()
+
+
+def test_a_place_that_is_no_number_is_not_imported(tmp_path):
+    kb, _ = ingest(tmp_path, "none", pdf(tmp_path / "pump.pdf", "Pump of the cellar"))
+    with kb:
+        kb.export(tmp_path / "export")
+    file = tmp_path / "export" / "text_places.parquet"
+    table = pq.read_table(file)
+    column = pa.array(["[[0,1,NaN,0.1,0.2,0.3]]"])
+    pq.write_table(table.set_column(table.schema.get_field_index("lines"), "lines", column), file)
+    with KnowledgeBase.open(tmp_path / "copy", create=True) as kb:
+        _, left_out = kb.import_(tmp_path / "export").quarantined  # the file, and the row
+        assert "expected a list of character, page and box" in left_out.reason
+        (piece,) = kb.search(text="pump").chunks
+        assert piece.box is None
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_pages_on_which_the_recogniser_fails_are_listed(tmp_path):
+    file = pdf(tmp_path / "pump.pdf", "Pump of the cellar", page())
+    kb, (report,) = ingest(tmp_path, "offline", file)
+    with kb:
+        (left_out,) = report.quarantined
+        assert left_out.reason.startswith(
+            "page 2 holds no text, and the base has no recogniser, or it failed"
+        )
+        assert len(kb.show("pump").texts) == 1
+
+
+@pytest.mark.slow
+def test_scans_without_room_are_one_remark(tmp_path):
+    noise = np.random.default_rng(1).integers(0, 256, (1600, 1143), np.uint8)
+    pages = [Image.fromarray(np.roll(noise, 60 * number, 0)) for number in range(26)]
+    kb, (report,) = ingest(tmp_path, "none", pdf(tmp_path / "noise.pdf", *pages))
+    with kb:
+        first, second = sorted(left_out.reason for left_out in report.quarantined)
+        assert first.startswith("pages 1 to ")
+        assert second.endswith(".jpg on are left out: split the file")
+
+
+def test_a_scan_in_an_archive_is_listed_by_its_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as members:
+        members.write(pdf(tmp_path / "pump.pdf", page()), "pump.pdf")
+    kb, (report,) = ingest(tmp_path, "none", tmp_path / "a.zip")
+    with kb:
+        assert [left_out.item for left_out in report.quarantined] == [
+            f"{tmp_path.as_posix()}/a.zip/pump.pdf"
+        ]
 
 
 def box(left, top, right, bottom):

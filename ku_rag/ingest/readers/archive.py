@@ -15,10 +15,8 @@ from ku_rag.ingest.readers.item_codec import EmbeddedPath, Item, UnpackedPath
 from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.types import Record
 
-_MOST_MEMBERS, _MOST_BYTES = 100_000, 8 << 30
-"""Files of an archive and of those in it, and what they may unpack to."""
-_DEEPEST = 32
-"""Archives in one another."""
+_MOST_MEMBERS, _MOST_BYTES, _DEEPEST = 100_000, 8 << 30, 32
+"""Files of an archive and of those in it, what they may unpack to, and archives in one another."""
 
 
 def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
@@ -37,12 +35,11 @@ def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
     below = path.relative_to(root).with_suffix("") if path != root else Path()
     if parsing.archives == _DEEPEST:
         raise BadInput(f"{path.name} is in {_DEEPEST} archives: unpack it into a folder")
-    if not parsing.archives:
-        parsing.unpacked = 0, 0
     with TemporaryDirectory(prefix="ku-zip-") as name:
         folder_root = Path(name).resolve()
         unpacked = folder_root / below
-        parsing.unpacked = _unpack(path, unpacked, *parsing.unpacked)
+        before = parsing.unpacked if parsing.archives else (0, 0)
+        parsing.unpacked = _unpack(path, unpacked, *before)
         parsing.root, parsing.archives = folder_root, parsing.archives + 1
         try:
             for item in folder.renamed(
@@ -63,7 +60,9 @@ def _with_members(record: Record, unpacked: Path, archive: Path) -> Record:
         if isinstance(image, EmbeddedPath):
             build, (_, *content) = image.__reduce__()
             return cast(Path, build(name, *content))
-        return UnpackedPath.at(name, image.file if isinstance(image, UnpackedPath) else image)
+        picture = UnpackedPath(name)
+        picture.file = image
+        return picture
 
     sources = [
         replace(source, images=tuple(map(member, source.images))) for source in record.sources

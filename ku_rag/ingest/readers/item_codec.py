@@ -72,13 +72,6 @@ class UnpackedPath(PosixPath):
     __slots__ = ("file",)
     file: Path
 
-    @classmethod
-    def at(cls, path: str, file: Path) -> UnpackedPath:
-        """Return the path of a picture."""
-        picture = cls(path)
-        picture.file = file
-        return picture
-
 
 class ScannedPage(EmbeddedPath):
     """The picture of a page without text.

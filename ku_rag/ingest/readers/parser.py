@@ -90,8 +90,7 @@ class Parsing:
     Attributes:
         count: Number of items read so far, as the caller counts them.
         root: Folder or archive that is read.
-        archives: Number of archives around what is read, each in the one before.
-        unpacked: Files of the outermost of them that are unpacked, and their bytes.
+        archives, unpacked: Number of archives around it, and files and bytes unpacked of them.
     """
 
     def __init__(

@@ -199,7 +199,7 @@ def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # n
 
     The outline gets its file.
     """
-    if not any(page.get_objects(max_depth=1)):
+    if outline.is_full or not any(page.get_objects(max_depth=1)):
         return None
     scale = MATCHED_SIDE / max(page.get_size())
     picture = page.render(scale=scale, grayscale=True).to_pil().convert("L")
