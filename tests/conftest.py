@@ -17,8 +17,7 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 from PIL import Image
 
-from ku_rag import cli
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase, cli
 
 settings.register_profile("few", deadline=None, max_examples=10, stateful_step_count=20)
 settings.register_profile("many", deadline=None, max_examples=200, stateful_step_count=50)

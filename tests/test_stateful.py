@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ku_rag import Unit
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
 from tests.conftest import picture
 from tests.model import FILES, Model, Source
 

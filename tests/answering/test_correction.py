@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from ku_rag import KnowledgeBase, RecordedMLLM, ScriptedMLLM
 from ku_rag.answering import pipeline
 from ku_rag.answering.correction import Chain, Material
 from ku_rag.cli.output import print_answer
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
-from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.mllm import RecordedMLLM, Reply, Request, ScriptedMLLM
+from ku_rag.mllm import Reply, Request
 from ku_rag.mllm.base import MeteredMLLM
 from ku_rag.mllm.cache import ReplyCache
 from ku_rag.mllm.prompts import fenced, load_prompts

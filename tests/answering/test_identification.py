@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
-from ku_rag import KnowledgeBase, Unit
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import BudgetSpent, ModelFailed
-from ku_rag.mllm import ScriptedMLLM
 from tests.conftest import picture
 from tests.endpoint import fails, says, serving
 

@@ -7,9 +7,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from ku_rag import BadInput, KnowledgeBase, NotFound, Relation, Unit
+from ku_rag import BadInput, KnowledgeBase, NotFound, Relation, ScriptedMLLM, Unit
 from ku_rag.evaluation import evaluate
-from ku_rag.mllm import ScriptedMLLM
 from ku_rag.serve.app import create_app
 from tests.conftest import write_records
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records
 

@@ -3,9 +3,9 @@ import re
 import pytest
 
 from benchmarks.flag_questions import exact_match
+from ku_rag import KnowledgeBase
 from ku_rag.demo.tour import STOPS, run
 from ku_rag.graph.model import Graph, Path
-from ku_rag.knowledge_base import KnowledgeBase
 from tools.demo_data.facts import countries
 
 GOLD = {

@@ -12,10 +12,10 @@ from pathlib import Path
 import openpyxl
 import pytest
 
+from ku_rag import ScriptedMLLM
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.datasets import DATASETS, load
 from ku_rag.evaluation.measures import measure
-from ku_rag.mllm.scripted import ScriptedMLLM
 from tests.conftest import DATA
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data is not there")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag import KnowledgeBase, Relation, ScriptedMLLM, Unit
 from ku_rag.errors import BadInput, Locked, ModelFailed, NotFound, Refused
 from ku_rag.evaluation import compare, evaluate, query_batch
 from ku_rag.evaluation.comparison import compare_runs
@@ -17,7 +17,6 @@ from ku_rag.evaluation.methods import METHODS, MethodOptions
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import read_records, to_line
 from ku_rag.mllm.base import Reply
-from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.papers.cogplanner.plan import Plan
 from tests.conftest import write_fruits
 from tests.endpoint import says, serving

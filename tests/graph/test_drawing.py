@@ -207,7 +207,7 @@ def test_lines_stay_inside_the_picture(kb, name):
 
 
 def test_equal_graphs_give_equal_drawings(kb, tmp_path):
-    from ku_rag.knowledge_base import KnowledgeBase
+    from ku_rag import KnowledgeBase
 
     first = drawn(kb, GRAPHS["dense"])
     with KnowledgeBase.open(tmp_path / "other", create=True) as other:

@@ -11,10 +11,9 @@ import pytest
 from PIL import Image
 
 from benchmarks import graph
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import BadInput, NotFound, ReadOnly, Refused
 from ku_rag.ingest.readers import decoding
-from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store.connection import snapshot
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records

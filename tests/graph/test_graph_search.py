@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag import KnowledgeBase, Relation, ScriptedMLLM, Unit
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.mllm.scripted import ScriptedMLLM
 from tests.conftest import picture, write_records
 
 QUESTION = "Which attack of Rathian continues Triple Rush?"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ku_rag import KnowledgeBase, Unit
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import BudgetSpent, ModelFailed, NotFound
-from ku_rag.mllm import ScriptedMLLM
 from ku_rag.store.connection import connect
 
 TEXT = (

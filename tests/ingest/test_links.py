@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ku_rag import Unit
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
 from tests.conftest import lists
 
 NAMES = [

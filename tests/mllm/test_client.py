@@ -16,17 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ku_rag import RecordedMLLM, ScriptedMLLM
 from ku_rag.errors import BadInput, BudgetSpent, MissingExtra, ModelFailed, NotFound
-from ku_rag.mllm import (
-    MLLM,
-    Message,
-    Picture,
-    RecordedMLLM,
-    Reply,
-    Request,
-    ScriptedMLLM,
-    load_mllm,
-)
+from ku_rag.mllm import MLLM, Message, Picture, Reply, Request, load_mllm
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, default_folder
 from ku_rag.mllm.call_errors import TruncatedReply

@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag import KnowledgeBase, Relation, ScriptedMLLM, Unit
 from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.mllm import ScriptedMLLM
 from ku_rag.mllm.structured_output import choice, extract_object, list_of, object_schema
 from ku_rag.types import Table
 from tests.conftest import picture

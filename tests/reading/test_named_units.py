@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag import KnowledgeBase, Relation, ScriptedMLLM, Unit
 from ku_rag.graph.model import Graph
-from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.reading.named_units import trace
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.app import create_app
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase
 from tests.conftest import picture
 from tests.serve.conftest import data_uri
 from tests.serve.forking import Servers

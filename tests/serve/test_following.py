@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-from ku_rag import Unit
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
 from tests.conftest import install_plug_in, picture
 from tests.serve.test_process import post, request, send, start
 

@@ -10,10 +10,8 @@ from contextlib import closing
 import pytest
 from fastapi.testclient import TestClient
 
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import ModelFailed
-from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.mllm import ScriptedMLLM
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.app import create_app
 from ku_rag.store.connection import connect

@@ -6,7 +6,7 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase
 from ku_rag.serve.app import create_app
 
 BROWSER = {"Accept": "text/html"}

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase
 
 
 def ku(folder: Path, *arguments: str) -> list[str]:

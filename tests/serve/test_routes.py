@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag import KnowledgeBase
 from ku_rag.serve.app import create_app
 from tests.serve.conftest import data_uri
 

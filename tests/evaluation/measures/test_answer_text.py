@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ku_rag import ScriptedMLLM
 from ku_rag.errors import BadInput
 from ku_rag.evaluation.datasets import DATASETS
 from ku_rag.evaluation.measures import MEASURES, measure
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.mllm import ScriptedMLLM
 
 
 def score(name, answer, *gold):

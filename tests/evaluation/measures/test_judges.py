@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ku_rag import ScriptedMLLM
 from ku_rag.errors import BadInput, ModelFailed
 from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.mllm import ScriptedMLLM
 
 ASKED = EvaluationQuestion("1", "What does it do?", answers=("Back Slam",))
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ku_rag import KnowledgeBase
+from ku_rag import KnowledgeBase, ScriptedMLLM
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation import evaluate
-from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.papers.cogplanner.export import export_plans
 from ku_rag.pictures import load_picture
 

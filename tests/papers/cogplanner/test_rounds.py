@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from ku_rag import KnowledgeBase
+from ku_rag import KnowledgeBase, RecordedMLLM, ScriptedMLLM
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.mllm.scripted import RecordedMLLM, ScriptedMLLM
 from ku_rag.papers.cogplanner.mllm_planner import MLLMPlanner
 from ku_rag.papers.cogplanner.plan import Hit, Plan, PlannedSearch, PlanSettings, Round
 from ku_rag.papers.cogplanner.planner import PlanState

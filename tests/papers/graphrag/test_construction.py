@@ -8,10 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ku_rag import KnowledgeBase, Unit
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import BadInput, ModelFailed
 from ku_rag.mllm.budget import Budget
-from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.types import Cell, Table
 from tests.conftest import picture

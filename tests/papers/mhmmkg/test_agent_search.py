@@ -7,10 +7,11 @@ import json
 
 import pytest
 
+from ku_rag import ScriptedMLLM
 from ku_rag.errors import BudgetSpent, ModelFailed
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import Query, SearchLimits, usage
-from ku_rag.mllm import Reply, ScriptedMLLM
+from ku_rag.mllm import Reply
 from ku_rag.papers.mhmmkg.agent_search import explore
 from ku_rag.papers.mhmmkg.mllm_agents import ModelAgents
 from ku_rag.types import Relation, Unit

@@ -9,12 +9,13 @@ import threading
 import pytest
 from PIL import Image
 
+from ku_rag import ScriptedMLLM
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.graph import mllm_calls
 from ku_rag.graph.model import Graph, Path
 from ku_rag.graph.search_types import Query, SearchLimits, usage
 from ku_rag.graph.summary import Knowledge, summarise
-from ku_rag.mllm import Reply, ScriptedMLLM
+from ku_rag.mllm import Reply
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.papers.mhmmkg import captioning
