@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -193,9 +194,17 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(scope="session")
+def empty_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty base, to be copied and not changed; a copy is cheaper than a new one."""
+    path = tmp_path_factory.mktemp("empty") / "kb"
+    KnowledgeBase.open(path, create=True).close()
+    return path
+
+
 @pytest.fixture
-def kb(tmp_path):
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+def kb(tmp_path: Path, empty_base: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.open(shutil.copytree(empty_base, tmp_path / "kb")) as base:
         yield base
 
 
@@ -281,6 +290,11 @@ def write_records(path: Path, records: list[dict]) -> Path:
     lines = (json.dumps(record, ensure_ascii=False) for record in records)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
+
+
+def connect(file: Path) -> apsw.Connection:
+    """Connect to a database with page checksums, to read or change it without ku-rag."""
+    return apsw.Connection(str(file), vfs="cksmvfs")
 
 
 def lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from ku_rag import KnowledgeBase
-from ku_rag.settings import Settings
 from tests.conftest import picture
 
 MANUAL = """# Widget
@@ -74,7 +73,7 @@ def test_the_setting_decides(tmp_path, units, expected):
         kb.ingest(tmp_path / "notes.md")
         assert ids(kb) == expected
     with KnowledgeBase.open(tmp_path / "kb") as kb:
-        assert kb.settings.units == units == Settings(units=units).units
+        assert kb.settings.units == units
 
 
 def test_evidence_has_the_heading_also_after_an_import(kb, tmp_path):

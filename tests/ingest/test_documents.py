@@ -9,10 +9,7 @@ import pytest
 from PIL import Image
 
 from ku_rag import KnowledgeBase
-from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.outline import Outline
-from ku_rag.ingest.readers.parser import Limits, Parsing
-from ku_rag.types import Quarantined, Record
 
 ASSETS = Path(__file__).parents[1] / "assets"
 
@@ -31,9 +28,9 @@ CUPS = """<!doctype html><title>Site</title><script>alert("<h1>No</h1>")</script
 """
 
 
-def red(size=(40, 30)):
+def red(size=(40, 30), colour="red"):
     data = BytesIO()
-    Image.new("RGB", size, "red").save(data, "PNG")
+    Image.new("RGB", size, colour).save(data, "PNG")
     return data.getvalue()
 
 
@@ -103,53 +100,54 @@ def cells(table):
     return [[cell.text for cell in row] for row in table.rows]
 
 
-def test_html_has_units_tables_and_local_pictures(tmp_path):
+def test_html_has_units_tables_and_local_pictures(tmp_path, contents):
     for name in ("red.png", "green.png"):
-        (tmp_path / name).write_bytes(red())
+        (tmp_path / name).write_bytes(red(colour=name.removesuffix(".png")))
     (tmp_path / "site.html").write_text(CUPS)
-    lamps, cups, picture = read(tmp_path / "site.html")
-    assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups & balls"]
+    stored = contents(tmp_path / "site.html")
+    lamps, cups = stored.units["Lamps"], stored.units["Cups & balls"]
+    assert len(stored.units) == 2
     lines = ["The Aurora lamp was presented in 1964.", "Country: Peru"]
-    assert lamps.sources[0].texts[0].rstrip().split("\n") == lines
-    assert lamps.sources[0].images == (tmp_path / "green.png", tmp_path / "red.png")
+    assert lamps.texts[0].rstrip().split("\n") == lines
+    assert lamps.images == (str(tmp_path / "green.png"), str(tmp_path / "red.png"))
+    (picture,) = stored.left_out
     assert picture.reason.startswith("'https://example.org/a.png' is an address")
     assert picture.item.endswith("site.html:5")
-    (table,) = cups.sources[0].tables
+    (table,) = stored.tables["Cups & balls"]
     assert (table.name, table.header) == ("Finals", ("Year", "Result Winner", "Result Goals"))
     assert cells(table) == [
         ["1990", "Ajax | Brann", "3 after time"],
         ["1990", "Celtic town", "5"],
         ["1991", "", ""],
     ]
-    assert " ".join(cups.sources[0].texts[0].split()) == "Cups are won. After the table."
+    assert " ".join(cups.texts[0].split()) == "Cups are won. After the table."
 
 
-def test_tables_of_names_and_values_become_labelled_lines(tmp_path):
+def test_tables_of_names_and_values_become_labelled_lines(tmp_path, contents):
     page = "<table><tr><th>Country<td>Peru<tr><th>Price<td>49 euros</table>"
     (tmp_path / "lamp.html").write_text(page)
-    (lamp,) = read(tmp_path / "lamp.html")
-    assert lamp.sources[0].texts[0].split("\n")[1:] == ["Country: Peru", "Price: 49 euros"]
+    lamp = contents(tmp_path / "lamp.html").units["lamp"]
+    assert lamp.texts[0].split("\n")[1:] == ["Country: Peru", "Price: 49 euros"]
 
 
-def test_a_long_merged_cell_is_repeated_in_all_its_rows(tmp_path):
+def test_a_long_merged_cell_is_repeated_in_all_its_rows(tmp_path, contents):
     rows = "".join(f"<tr><td>winner {n}" for n in range(600))
     page = f"<tr><td>Country<td>Winner<tr><td rowspan=601>Peru<td>first{rows}"
     (tmp_path / "cups.html").write_text(f"<table>{page}</table>")
-    (cups,) = read(tmp_path / "cups.html")
-    (table,) = cups.sources[0].tables
+    (table,) = contents(tmp_path / "cups.html").tables["cups"]
     assert {row[0].text for row in table.rows} == {"Peru"}
     assert len(table.rows) == 601
 
 
-def test_html_tables_in_markdown(tmp_path):
+def test_html_tables_in_markdown(tmp_path, contents):
     text = "# Cups\n\n<table>\n<tr><td>Year</td><td>Winner</td></tr>\n\n<tr><td>1990</td>\n\n"
     text += "    <td>Ajax</td></tr></table>\n\nAfter.\n\n# Balls\n\n<table><tr><td>open\n"
     (tmp_path / "cups.md").write_text(text)
-    cups, balls = read(tmp_path / "cups.md")
-    (table,) = cups.sources[0].tables
+    stored = contents(tmp_path / "cups.md")
+    (table,) = stored.tables["Cups"]
     assert (table.header, cells(table)) == (("Year", "Winner"), [["1990", "Ajax"]])
-    assert cups.sources[0].texts[0].split() == ["After."]
-    assert "<td>open" in balls.sources[0].texts[0]
+    assert stored.units["Cups"].texts[0].split() == ["After."]
+    assert "<td>open" in stored.units["Balls"].texts[0]
 
 
 def test_word_files_keep_their_pictures_at_the_second_ingest(tmp_path):
@@ -179,26 +177,26 @@ def test_linked_pictures_of_word_files_are_copied(tmp_path):
         assert found.units[0].name == "Lamps"
 
 
-def test_pdf_lines_of_larger_letters_are_headings(tmp_path):
-    lamps, cups = read(ASSETS / "lamps.pdf")
-    assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups"]
-    assert "It is made of\nbrass and has a green shade" in lamps.sources[0].texts[0]
-    (table,) = cups.sources[0].tables
+def test_pdf_lines_of_larger_letters_are_headings(contents):
+    stored = contents(ASSETS / "lamps.pdf")
+    assert set(stored.units) == {"Lamps", "Cups"}
+    assert "It is made of\nbrass and has a green shade" in stored.units["Lamps"].texts[0]
+    (table,) = stored.tables["Cups"]
     assert (table.name, table.header) == ("Finals", ("Year", "Winner", "Goals"))
     assert cells(table) == [["1990", "Ajax", "3"], ["1991", "Brann", "5"]]
-    assert "Ajax" not in cups.sources[0].texts[0]
+    assert "Ajax" not in stored.units["Cups"].texts[0]
 
 
-def test_documents_in_a_folder_of_a_unit_are_its_texts(tmp_path):
+def test_documents_in_a_folder_of_a_unit_are_its_texts(tmp_path, contents):
     (tmp_path / "base" / "Lamp").mkdir(parents=True)
     (tmp_path / "base" / "Lamp" / "page.html").write_text("<h1>Any</h1><p>It is green.</p>")
-    (record,) = read(tmp_path / "base")
-    assert (record.unit.id, record.unit.name) == ("Lamp", "Any")
-    assert record.sources[0].texts[0].split() == ["It", "is", "green."]
+    (lamp,) = contents(tmp_path / "base").units.values()
+    assert (lamp.id, lamp.name) == ("Lamp", "Any")
+    assert lamp.texts[0].split() == ["It", "is", "green."]
     (tmp_path / "base" / "Lamp" / "red.png").write_bytes(red())
-    (record,) = read(tmp_path / "base")
-    assert (record.unit.id, record.unit.name) == ("Lamp", "Lamp")
-    assert record.sources[0].texts[0].split() == ["Any", "It", "is", "green."]
+    (lamp,) = contents(tmp_path / "base").units.values()
+    assert (lamp.id, lamp.name) == ("Lamp", "Lamp")
+    assert lamp.texts[0].split() == ["Any", "It", "is", "green."]
 
 
 @pytest.mark.parametrize(
@@ -208,30 +206,33 @@ def test_documents_in_a_folder_of_a_unit_are_its_texts(tmp_path):
         ("locked.pdf", None, "Incorrect password"),
         ("a.docx", b"\xd0\xcf\x11\xe0 old or encrypted", "damaged or encrypted"),
         ("a.docx", b"PK\5\6" + bytes(18), "damaged or encrypted"),
+        ("a.pptx", b"PK\5\6" + bytes(18), "damaged or encrypted"),
+        ("a.epub", b"PK\5\6" + bytes(18), "damaged or encrypted"),
         ("a.html", b"<p>Malm\xf6</p>", "not UTF-8"),
         ("a.html", b"<script>x()</script>", "holds no text"),
         ("a.html", b"<p></p><title>Lamps<p>Text", "after <title> is left out: expected </title>"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(tmp_path, name, content, reason):
+def test_what_cannot_be_read_is_one_sentence(tmp_path, contents, name, content, reason):
     path = ASSETS / name
     if content:
         path = tmp_path / name
         path.write_bytes(content)
-    (found,) = read(path)
-    assert isinstance(found, Quarantined)
-    assert reason in found.reason
-    assert "\n" not in found.reason
+    stored = contents(path)
+    (left_out,) = stored.left_out
+    assert reason in left_out.reason
+    assert "\n" not in left_out.reason
+    assert stored.units == {}
 
 
 @pytest.mark.parametrize(("name", "library"), [("a.docx", "mammoth"), ("a.pdf", "pypdfium2")])
-def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, name, library):
+def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, contents, name, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / name).write_bytes(b"x")
     # A parser with other limits is a new process.
-    (found,) = read(tmp_path / name, Parsing(Limits(seconds=70 + len(library))))
-    assert found.reason.endswith('pip install "ku-rag[documents]"')
+    (left_out,) = contents(tmp_path / name, parse_seconds=70 + len(library)).left_out
+    assert left_out.reason.endswith('pip install "ku-rag[documents]"')
 
 
 @pytest.mark.parametrize(
@@ -246,47 +247,47 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, name, lib
         "<h1>" * 1000 + "deep",
     ],
 )
-def test_hostile_html_is_read_quickly(tmp_path, page):
+def test_hostile_html_is_read_quickly(tmp_path, contents, page):
     (tmp_path / "a.html").write_text(page)
-    found = list(read(tmp_path / "a.html"))
-    assert all(isinstance(one, Record | Quarantined) for one in found)
-    assert "deep" in str(found)
+    stored = contents(tmp_path / "a.html")
+    assert "deep" in str(stored)
 
 
 @pytest.mark.parametrize("tag", ["title", "script", "style"])
-def test_text_after_an_element_without_an_end_is_reported(tmp_path, tag):
+def test_text_after_an_element_without_an_end_is_reported(tmp_path, contents, tag):
     (tmp_path / "a.html").write_text(f"<h1>Lamps</h1>\n<p>Green.\n<{tag}>x <p>Red.</p>")
-    lamps, left_out = read(tmp_path / "a.html")
-    assert lamps.sources[0].texts[0].split() == ["Green."]
+    stored = contents(tmp_path / "a.html")
+    (left_out,) = stored.left_out
+    assert stored.units["Lamps"].texts[0].split() == ["Green."]
     assert left_out.item.endswith("a.html:3")
     assert left_out.reason == f"the text after <{tag}> is left out: expected </{tag}>; add it"
     table = f"<table><tr><td>a<td>b<tr><td>c<{tag}><td>Red</table>"
     (tmp_path / "a.md").write_text(f"# Lamps\n\n{table}\n")
-    (lamps,) = read(tmp_path / "a.md")
-    assert (lamps.sources[0].tables, "Red" in lamps.sources[0].texts[0]) == ((), True)
+    stored = contents(tmp_path / "a.md")
+    assert (stored.tables, "Red" in stored.units["Lamps"].texts[0]) == ({"Lamps": []}, True)
 
 
-def test_text_of_a_table_that_is_in_no_cell_follows_the_table(tmp_path):
+def test_text_of_a_table_that_is_in_no_cell_follows_the_table(tmp_path, contents):
     page = "<table>Before<tr><td>a<td>b</tr><tr><td>1<td>2</td></tr><p>After <b>it</b>.<h2>More"
     (tmp_path / "a.html").write_text(f"<h1>Lamps</h1>{page}")
-    (lamps,) = read(tmp_path / "a.html")
-    (table,) = lamps.sources[0].tables
+    stored = contents(tmp_path / "a.html")
+    (table,) = stored.tables["Lamps"]
     assert (table.header, cells(table)) == (("a", "b"), [["1", "2"]])
-    assert lamps.sources[0].texts[0].split() == ["Before", "After", "it.", "More"]
+    assert stored.units["Lamps"].texts[0].split() == ["Before", "After", "it.", "More"]
     (tmp_path / "a.md").write_text(f"# Lamps\n\n{page.partition('<p>')[0]}</table>\n")
-    (lamps,) = read(tmp_path / "a.md")
-    assert (lamps.sources[0].tables, "Before" in lamps.sources[0].texts[0]) == ((), True)
+    stored = contents(tmp_path / "a.md")
+    assert (stored.tables, "Before" in stored.units["Lamps"].texts[0]) == ({"Lamps": []}, True)
 
 
 @pytest.mark.parametrize("name", ["word/document.xml", "word/_rels/document.xml.rels"])
-def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path, name):
+def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path, contents, name):
     word_file(tmp_path / "report.docx", REPORT)
     with zipfile.ZipFile(tmp_path / "report.docx", "a", zipfile.ZIP_DEFLATED) as members:
         members.writestr("word/more.xml" if "rels" not in name else name, b" " * ((32 << 20) + 1))
     assert (tmp_path / "report.docx").stat().st_size < 100_000
-    (found,) = read(tmp_path / "report.docx")
-    assert "members unpack to 33,55" in found.reason
-    assert found.reason.endswith("expected at most 33,554,432; split it")
+    (left_out,) = contents(tmp_path / "report.docx").left_out
+    assert "members unpack to 33,55" in left_out.reason
+    assert left_out.reason.endswith("expected at most 33,554,432; split it")
 
 
 def test_many_sections_with_tables_are_read_in_linear_time(tmp_path, rounds):
@@ -306,29 +307,26 @@ def test_many_sections_with_tables_are_read_in_linear_time(tmp_path, rounds):
 
 @pytest.mark.parametrize("name", ["lamps.html", "lamps.md"])
 @pytest.mark.parametrize("folder", ["docs", "docs/site"])
-def test_a_picture_that_a_document_names_is_no_unit_of_its_own(tmp_path, name, folder):
-    (tmp_path / folder / "images").mkdir(parents=True)
-    for picture in ("images/red.png", "blue.png"):
-        (tmp_path / folder / picture).write_bytes(red())
+def test_a_picture_that_a_document_names_is_no_unit_of_its_own(tmp_path, contents, name, folder):
     shown = ["images/red.png", "blue.png"]
+    (tmp_path / folder / "images").mkdir(parents=True)
+    for picture in shown:
+        (tmp_path / folder / picture).write_bytes(red(colour=Path(picture).stem))
     text = "".join(f'<img src="{one}">' if "html" in name else f"![]({one})\n" for one in shown)
     heading = "<h1>Lamps</h1>" if "html" in name else "# Lamps\n"
     (tmp_path / folder / name).write_text(f"{heading}{text}")
-    (record,) = read(tmp_path / "docs")
-    named = {image.name for source in record.sources for image in source.images}
-    assert named == {"red.png", "blue.png"}
-    assert (record.unit.name, record.unit.id) == (
-        *("Lamps", "lamps" if folder == "docs" else "site"),
-    )
+    (unit,) = contents(tmp_path / "docs").units.values()
+    assert {Path(image).name for image in unit.images} == {"red.png", "blue.png"}
+    assert (unit.name, unit.id) == ("Lamps", "lamps" if folder == "docs" else "site")
 
 
-def test_a_text_beside_a_picture_may_name_another_one(tmp_path):
+def test_a_text_beside_a_picture_may_name_another_one(tmp_path, contents):
     for name in ("red.png", "blue.png"):
-        (tmp_path / name).write_bytes(red())
+        (tmp_path / name).write_bytes(red(colour=name.removesuffix(".png")))
     (tmp_path / "red.md").write_text("It looks like this: ![](blue.png)")
-    (record,) = read(tmp_path)
-    assert record.unit.name == "red"
-    assert {image.name for one in record.sources for image in one.images} == {"red.png", "blue.png"}
+    (unit,) = contents(tmp_path).units.values()
+    assert unit.name == "red"
+    assert {Path(image).name for image in unit.images} == {"red.png", "blue.png"}
 
 
 def test_a_word_file_without_one_of_its_pictures_keeps_its_text(tmp_path):
@@ -347,10 +345,10 @@ def test_a_word_file_without_one_of_its_pictures_keeps_its_text(tmp_path):
         assert kb.verify().ok
 
 
-def test_a_list_of_links_that_says_more_is_no_table_of_contents(tmp_path):
+def test_a_list_of_links_that_says_more_is_no_table_of_contents(tmp_path, contents):
     items = "".join(f"<li><a href='#{n}'>Tea {n}</a>{{}}</li>" for n in "abc")
     for name, after in (("prices", " 5"), ("contents", "")):
         page = f"<h1>Drinks</h1><ul>{items.format(*[after] * 3)}</ul><p>All are hot.</p>"
         (tmp_path / f"{name}.html").write_text(page)
-        (record,) = read(tmp_path / f"{name}.html")
-        assert ("Tea b" in "".join(record.sources[0].texts)) == bool(after)
+        (unit,) = contents(tmp_path / f"{name}.html").units.values()
+        assert ("Tea b" in "".join(unit.texts)) == bool(after)

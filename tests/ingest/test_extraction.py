@@ -6,7 +6,7 @@ import pytest
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import BudgetSpent, ModelFailed, NotFound
-from ku_rag.store.connection import connect
+from tests.conftest import connect
 
 TEXT = (
     "The Harbour Crane was drawn by Ada Winter. It lifts 13 tons,\nand it stood idle from 1984. "

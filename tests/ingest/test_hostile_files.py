@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from ku_rag.errors import BadInput
+from ku_rag import BadInput, KnowledgeBase
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.parser import Limits, Parsing
-from ku_rag.types import Quarantined
 from tests.ingest.test_documents import REPORT, red, word_file
 
-SMALL = Limits(memory=160 << 20, output=1 << 20)
+SMALL = {"parse_memory": 160, "parse_output": 1}
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -159,15 +158,15 @@ def test_hostile_documents_are_left_out_and_the_rest_is_ingested(ku, tmp_path, m
     )
 
 
-def test_a_document_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_path):
+def test_a_document_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_path, contents):
     slow_pdf(tmp_path / "a.pdf")
     (tmp_path / "b.md").write_text("# Bergen\nA city.")
-    left_out, bergen = read(tmp_path, Parsing(Limits(seconds=0.5)))
-    assert left_out.reason == (
+    stored = contents(tmp_path, parse_seconds=0.5)
+    assert [one.reason for one in stored.left_out] == [
         "a.pdf takes more than 0.5 s to parse: split or simplify it, or raise the setting "
         "parse_seconds"
-    )
-    assert bergen.unit.name == "Bergen"
+    ]
+    assert list(stored.units) == ["Bergen"]
 
 
 @pytest.mark.parametrize(
@@ -178,20 +177,19 @@ def test_a_document_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_pat
         ("tags.html", "<b>" * 300_000 + "deep"),
     ],
 )
-def test_deep_nesting_ends_in_a_record_or_a_reason(tmp_path, name, content):
+def test_deep_nesting_ends_in_a_record_or_a_reason(tmp_path, contents, name, content):
     (tmp_path / name).write_text(content)
     (tmp_path / "z.md").write_text("# Bergen\nA city.")
-    items = list(read(tmp_path, Parsing(SMALL)))
-    assert items[-1].unit.name == "Bergen"
-    assert len(items) == 2
+    stored = contents(tmp_path, **SMALL)
+    assert "Bergen" in stored.units
+    assert len(stored.units) + len(stored.left_out) == 2
 
 
-def test_nested_xml_and_arrays_are_left_out(tmp_path):
-    large_docx(tmp_path / "a.docx", 0)
+def test_nested_xml_and_arrays_are_left_out(tmp_path, contents):
     word_file(tmp_path / "a.docx", [("Normal", "<w:t>" * 50_000 + "</w:t>" * 50_000)])
     pdf(tmp_path / "b.pdf", stream(b"", b""), b"[" * 200_000 + b"]" * 200_000, has_table=False)
-    items = list(read(tmp_path, Parsing(SMALL)))
-    assert [isinstance(item, Quarantined) for item in items] == [True, True]
+    stored = contents(tmp_path, **SMALL)
+    assert (stored.units, len(stored.left_out)) == ({}, 2)
 
 
 def test_a_picture_that_unpacks_to_too_much_is_left_out_of_its_document(kb, tmp_path):
@@ -213,32 +211,24 @@ def test_a_picture_that_unpacks_to_too_much_is_left_out_of_its_document(kb, tmp_
 # ---- files of many records ---------------------------------------------------------------------
 
 
-def names(items):
-    return [None if isinstance(item, Quarantined) else item.unit.name for item in items]
+NESTED = b"[" + b"[]," * 2_000_000 + b"0]"
 
 
-FEW = Limits(memory=80 << 20)
-NESTED = b"[" + b"[]," * 1_000_000 + b"0]"
-
-
-def test_a_hostile_line_is_left_out_and_the_next_is_read(tmp_path):
+def test_a_hostile_line_is_left_out_and_the_next_is_read(tmp_path, contents):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"name": "A"}\n{"name": "B", "x": %s}\n{"name": "C"}\n' % NESTED)
-    items = list(read(path, Parsing(FEW)))
-    assert names(items) == ["A", None, "C"]
-    assert items[1].item == f"{path}:2"
-    assert items[1].reason.startswith("a.jsonl takes more than 80 MiB of memory")
+    for memory, reason in (
+        (128, "a.jsonl takes more than 128 MiB of memory"),
+        (1024, "metadata has more than 1,000,000 values"),
+    ):
+        stored = contents(path, parse_memory=memory)
+        assert list(stored.units) == ["A", "C"]
+        (left_out,) = stored.left_out
+        assert left_out.item == f"{path}:2"
+        assert left_out.reason.startswith(reason)
 
 
-def test_metadata_of_too_many_values_are_left_out(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"name": "A"}\n{"name": "B", "x": %s}\n{"name": "C"}\n' % NESTED)
-    items = list(read(path, Parsing(Limits(memory=1 << 30))))
-    assert names(items) == ["A", None, "C"]
-    assert items[1].reason.startswith("metadata has more than 1,000,000 values")
-
-
-def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path):
+def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path, contents):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
         for key, value in (("a", b"1"), ("b", NESTED), ("c", b"3"), ("d", NESTED), ("e", b"5")):
@@ -246,24 +236,23 @@ def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path):
             member = tarfile.TarInfo(f"{key}.json")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-    items = list(read(path, Parsing(FEW)))
-    assert names(items) == ["A", None, "C", None, "E"]
-    assert [item.item for item in items if isinstance(item, Quarantined)] == [
-        f"{path}:2",
-        f"{path}:4",
-    ]
-    assert items[1].reason.startswith("record 2: a.tar takes more than 80 MiB of memory")
+    stored = contents(path, parse_memory=128)
+    assert list(stored.units) == ["A", "C", "E"]
+    assert [one.item for one in stored.left_out] == [f"{path}:2", f"{path}:4"]
+    reason = "record 2: a.tar takes more than 128 MiB of memory"
+    assert stored.left_out[0].reason.startswith(reason)
 
 
-def test_a_hostile_row_of_a_table_is_left_out_and_the_next_is_read(tmp_path):
+def test_a_hostile_row_of_a_table_is_left_out_and_the_next_is_read(tmp_path, contents):
     path = tmp_path / "a.csv"
     path.write_text(f"name,text\nA,a\nB,{'word ' * 300_000}\nC,c\n")
-    items = list(read(path, Parsing(SMALL)))
-    assert names(items) == ["A", None, "C"]
-    assert items[1].reason.startswith("record 2: a.csv gives more than 1 MiB of text and tables")
+    stored = contents(path, **SMALL)
+    assert list(stored.units) == ["A", "C"]
+    reason = "record 2: a.csv gives more than 1 MiB of text and tables"
+    assert stored.left_out[0].reason.startswith(reason)
 
 
-def test_a_hostile_row_of_parquet_is_left_out_and_the_next_is_read(tmp_path):
+def test_a_hostile_row_of_parquet_is_left_out_and_the_next_is_read(tmp_path, contents):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
     rows = [
@@ -272,8 +261,8 @@ def test_a_hostile_row_of_parquet_is_left_out_and_the_next_is_read(tmp_path):
         {"name": "C", "text": "c"},
     ]
     parquet.write_table(arrow.Table.from_pylist(rows), path)
-    items = list(read(path, Parsing(Limits(memory=1 << 30, output=1 << 20))))
-    assert names(items) == ["A", None, "C"]
+    stored = contents(path, parse_output=1)
+    assert (list(stored.units), len(stored.left_out)) == (["A", "C"], 1)
 
 
 def test_rows_that_a_sheet_cannot_have_are_left_out(ku, tmp_path):
@@ -293,9 +282,12 @@ def test_rows_that_a_sheet_cannot_have_are_left_out(ku, tmp_path):
 
 def test_a_graph_that_takes_too_much_memory_is_named(tmp_path):
     path = tmp_path / "a.graphml"
-    path.write_text("<graphml><graph>" + "<node id='1'/>" * 10 + "<a>" * 1_000_000)
-    with pytest.raises(BadInput, match=r"a\.graphml takes more than 80 MiB of memory"):
-        list(Parsing(FEW).rows("graphml_elements:read_elements", path))
+    path.write_text("<graphml><graph>" + "<node id='1'/>" * 10 + "<a>" * 2_000_000)
+    with (
+        KnowledgeBase.open(tmp_path / "kb", create=True, parse_memory=128) as kb,
+        pytest.raises(BadInput, match=r"a\.graphml takes more than 128 MiB of memory"),
+    ):
+        kb.graph.import_file(path)
 
 
 # ---- the process -------------------------------------------------------------------------------
@@ -330,7 +322,7 @@ def test_closing_the_iterator_ends_the_parser(tmp_path):
     assert before not in parsers()
 
 
-def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch):
+def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch, contents):
     started = []
 
     class Counted(subprocess.Popen):
@@ -343,8 +335,8 @@ def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch):
         (tmp_path / f"{number}.md").write_text(f"Text {number}.")
     large = b"x" * (300 << 20)  # the memory of this process is none of the parser's
     for _ in range(2):
-        items = list(read(tmp_path, Parsing(Limits(seconds=57))))
-        assert sorted(item.unit.name for item in items) == sorted(map(str, range(60)))
+        stored = contents(tmp_path, parse_seconds=57)
+        assert sorted(stored.units) == sorted(map(str, range(60)))
     assert len(started) == 1
     del large
 
@@ -363,10 +355,10 @@ def test_documents_with_long_paths_and_texts_are_requested_ahead(tmp_path):
     assert all(len(items) == 1 for _, items in parsed)
 
 
-def test_where_the_system_sets_no_limit_memory_is_measured(tmp_path, monkeypatch):
+def test_where_the_system_sets_no_limit_memory_is_measured(tmp_path, monkeypatch, contents):
     monkeypatch.setattr(sys, "platform", "darwin")
     pdf(tmp_path / "a.pdf", stream(compressed(b" ", 300_000_000)))
-    (left_out,) = read(tmp_path / "a.pdf", Parsing(Limits(memory=150 << 20)))
+    (left_out,) = contents(tmp_path / "a.pdf", parse_memory=150).left_out
     assert left_out.reason.startswith("a.pdf takes more than 150 MiB of memory")
 
 

@@ -9,9 +9,6 @@ from pptx import Presentation
 from pptx.util import Inches
 
 from ku_rag import KnowledgeBase
-from ku_rag.ingest.readers.folder import read
-from ku_rag.ingest.readers.parser import Limits, Parsing
-from ku_rag.types import Quarantined
 
 
 def picture_file(colour=(200, 30, 30)):
@@ -169,29 +166,22 @@ def test_fields_of_rst_are_facts_and_unknown_directives_stay(kb, tmp_path):
         "+--+\n|\n" * 5_000,
     ],
 )
-def test_hostile_rst_ends_in_a_record_or_a_reason(tmp_path, text):
+def test_hostile_rst_ends_in_a_record_or_a_reason(tmp_path, contents, text):
     (tmp_path / "a.rst").write_text(text)
     (tmp_path / "b.rst").write_text("Bergen is a city.")
-    first, bergen = read(tmp_path, Parsing(Limits(seconds=5)))
-    assert isinstance(first, Quarantined) or first.sources[0].texts
-    assert bergen.unit.name == "b"
-
-
-@pytest.mark.parametrize("name", ["a.pptx", "a.epub"])
-def test_damaged_packages_are_left_out(tmp_path, name):
-    (tmp_path / name).write_bytes(b"PK\5\6" + bytes(18))
-    (left_out,) = read(tmp_path / name)
-    assert isinstance(left_out, Quarantined)
-    assert "damaged or encrypted" in left_out.reason
+    stored = contents(tmp_path, parse_seconds=5)
+    assert len(stored.left_out) == 1 or stored.units["a"].texts
+    assert "b" in stored.units
 
 
 @pytest.mark.parametrize("address", ["../../../etc/passwd", "text/gone.xhtml"])
-def test_a_chapter_that_is_not_in_the_book_is_reported(tmp_path, address):
+def test_a_chapter_that_is_not_in_the_book_is_reported(tmp_path, contents, address):
     book(tmp_path / "a.epub", PACKAGE.replace("text/one.xhtml", address))
-    record, left_out = read(tmp_path / "a.epub")
-    assert "It is short." in record.sources[0].texts[0]
+    stored = contents(tmp_path / "a.epub")
+    (left_out,), (unit,) = stored.left_out, stored.units.values()
+    assert "It is short." in unit.texts[0]
     assert left_out.reason.startswith("the chapter ")
-    assert "passwd" not in record.sources[0].texts[0]
+    assert "passwd" not in unit.texts[0]
 
 
 def test_pictures_of_a_book_come_from_the_book_alone(kb, tmp_path):
@@ -210,11 +200,11 @@ def test_pictures_of_a_book_come_from_the_book_alone(kb, tmp_path):
     assert (report.images_added, len(report.quarantined)) == (1, 4)
 
 
-def test_entities_of_a_book_are_not_expanded(tmp_path):
+def test_entities_of_a_book_are_not_expanded(tmp_path, contents):
     entity = '<!DOCTYPE p [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
     book(tmp_path / "a.epub", entity + PACKAGE.replace("Harbour walks", "&x;"))
-    (left_out,) = read(tmp_path / "a.epub")
-    assert isinstance(left_out, Quarantined)
+    stored = contents(tmp_path / "a.epub")
+    assert (stored.units, len(stored.left_out)) == ({}, 1)
 
 
 def test_the_packages_are_read_within_a_folder(tmp_path):

@@ -13,7 +13,8 @@ from PIL import Image
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.parser import Parsing
-from ku_rag.types import Quarantined, Record, Source, Unit
+from ku_rag.types import Quarantined, Record
+from tests.ingest.conftest import Contents
 
 GROCERY = Path(__file__).parents[2].parent / "shared" / "data" / "grocery"
 
@@ -27,7 +28,7 @@ def folder(tmp_path):
 
 def picture(path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (2, 2)).save(path)
+    Image.new("RGB", (2, 2), (len(path.name), 0, 0)).save(path)
     return path
 
 
@@ -41,16 +42,15 @@ def records(path, units="auto"):
     return [item for item in read(path, Parsing(units=units)) if isinstance(item, Record)]
 
 
-def quarantined(path):
-    return {item.item: item.reason for item in read(path) if isinstance(item, Quarantined)}
-
-
-def summary(items):
-    return [(r.unit and (r.unit.id, r.unit.name), [s.uri for s in r.sources]) for r in items]
+def summary(contents):
+    return [
+        (unit.id, unit.name, [source.uri for source in unit.sources])
+        for unit in contents.units.values()
+    ]
 
 
 @pytest.mark.parametrize("blank", ["\u200b", "\u2800", "\u3164 \ufe0f"])
-def test_names_without_a_visible_character_are_left_out_and_listed(folder, blank):
+def test_names_without_a_visible_character_are_left_out_and_listed(folder, contents, blank):
     write(folder / "Lamp" / "a.txt", "It shines.")
     picture(folder / "Lamp" / "a.png")
     write(folder / "Lamp" / f"{blank}.txt", "A text of the lamp.")
@@ -67,68 +67,65 @@ def test_names_without_a_visible_character_are_left_out_and_listed(folder, blank
         f'{{"name": "Chair", "kind": "{blank}", "aliases": ["{blank}"], "relations": '
         f'[{{"relation": "{blank}", "target": "Ball"}}]}}\n',
     )
-    names = [record.unit.name for record in records(folder)]
-    assert names == ["Chair", "Lamp"]
-    found = quarantined(folder)
+    stored = contents(folder)
+    assert list(stored.units) == ["Chair", "Lamp"]
+    found = {one.item: one.reason for one in stored.left_out}
     for file in left_out:
         reason = found.pop(file.as_posix())
         assert reason == f"its name {blank!a} has no visible character: rename it"
     assert set(found) == {f"{records_file.as_posix()}:{line}" for line in (1, 2, 3)}
-    [alone] = read(left_out[2])
-    assert isinstance(alone, Quarantined)
+    alone = contents(left_out[2])
+    assert (alone.units, len(alone.left_out)) == ({}, 1)
 
 
 # ---- units -------------------------------------------------------------------------------------
 
 
-def test_each_folder_with_pictures_or_texts_is_a_unit(folder):
+def test_each_folder_with_pictures_or_texts_is_a_unit(folder, contents):
     front = picture(folder / "Oslo" / "front.PNG")
     text = write(folder / "Oslo" / "about.txt", "Oslo is a city.\r\n")
-    assert list(read(folder)) == [
-        Record(
-            Unit("Oslo", id="Oslo"),
-            (
-                Source(text.as_posix(), texts=("Oslo is a city.\r\n",)),
-                Source(front.as_posix(), images=(front,)),
-            ),
-        )
-    ]
+    stored = contents(folder)
+    [oslo] = stored.units.values()
+    assert (oslo.id, oslo.name, oslo.texts) == ("Oslo", "Oslo", ("Oslo is a city.\r\n",))
+    assert oslo.images == (front.as_posix(),)
+    assert [source.uri for source in oslo.sources] == [text.as_posix(), front.as_posix()]
+    assert stored.left_out == []
 
 
-def test_folders_nest_and_folders_of_folders_are_categories(folder):
+def test_folders_nest_and_folders_of_folders_are_categories(folder, contents):
     for place in ("fruit/Apple", "fruit/Apple/Pink Lady", "fruit/Pear", "Zebra"):
         write(folder / place / "a.md", place)
-    assert summary(records(folder)) == [
-        (("Zebra", "Zebra"), [f"{folder}/Zebra/a.md"]),
-        (("fruit/Apple", "Apple"), [f"{folder}/fruit/Apple/a.md"]),
-        (("fruit/Apple/Pink Lady", "Pink Lady"), [f"{folder}/fruit/Apple/Pink Lady/a.md"]),
-        (("fruit/Pear", "Pear"), [f"{folder}/fruit/Pear/a.md"]),
+    assert summary(contents(folder)) == [
+        ("Zebra", "Zebra", [f"{folder}/Zebra/a.md"]),
+        ("fruit/Apple", "Apple", [f"{folder}/fruit/Apple/a.md"]),
+        ("fruit/Apple/Pink Lady", "Pink Lady", [f"{folder}/fruit/Apple/Pink Lady/a.md"]),
+        ("fruit/Pear", "Pear", [f"{folder}/fruit/Pear/a.md"]),
     ]
 
 
-def test_ids_are_composed_characters_whatever_the_disk_holds(folder):
-    write(folder / "Go\u0308teborg" / "a.txt", "A city.")
-    (record,) = records(folder)
-    assert (record.unit.name, record.unit.id) == ("Göteborg", "Göteborg")
-    assert record.sources[0].uri == f"{folder}/Go\u0308teborg/a.txt"
+def test_ids_are_composed_characters_whatever_the_disk_holds(folder, contents):
+    path = write(folder / "Go\u0308teborg" / "a.txt", "A city.")
+    assert summary(contents(folder)) == [("Göteborg", "Göteborg", [path.as_posix()])]
 
 
-def test_headings_inside_a_units_folder_name_no_units(folder):
+def test_headings_inside_a_units_folder_name_no_units(folder, contents):
     write(folder / "Oslo" / "a.md", "# History\nOld.\n# Climate\nCold.\n")
-    assert summary(records(folder)) == [(("Oslo", "Oslo"), [f"{folder}/Oslo/a.md"])]
+    assert summary(contents(folder)) == [("Oslo", "Oslo", [f"{folder}/Oslo/a.md"])]
 
 
-def test_loose_pictures_are_units_with_the_texts_of_their_names(folder):
+def test_loose_pictures_are_units_with_the_texts_of_their_names(folder, contents):
     picture(folder / "b.png")
     picture(folder / "a.jpg")
     write(folder / "a.txt", "About a.")
     write(folder / "notes.md", "# One\nFirst.\n# Two\nSecond.\n")
-    assert summary(read(folder)) == [
-        (("One", "One"), [f"{folder}/notes.md#one"]),
-        (("Two", "Two"), [f"{folder}/notes.md#two"]),
-        (("a", "a"), [f"{folder}/a.jpg", f"{folder}/a.txt"]),
-        (("b", "b"), [f"{folder}/b.png"]),
+    stored = contents(folder)
+    assert summary(stored) == [
+        ("One", "One", [f"{folder}/notes.md#one"]),
+        ("Two", "Two", [f"{folder}/notes.md#two"]),
+        ("a", "a", [f"{folder}/a.jpg", f"{folder}/a.txt"]),
+        ("b", "b", [f"{folder}/b.png"]),
     ]
+    assert stored.left_out == []
 
 
 def test_record_files_are_read_wherever_they_lie(folder):
@@ -139,13 +136,11 @@ def test_record_files_are_read_wherever_they_lie(folder):
     assert [r.unit.name for r in records(folder)] == ["Oslo", "Flåm", "Bergen", "Voss"]
 
 
-def test_one_file_can_be_read_alone(folder):
+def test_one_file_can_be_read_alone(folder, contents):
     image = picture(folder / "flag.png")
-    assert list(read(image)) == [
-        Record(Unit("flag", id="flag"), (Source(image.as_posix(), images=(image,)),))
-    ]
+    assert summary(contents(image)) == [("flag", "flag", [image.as_posix()])]
     records_file = write(folder / "a.jsonl", '{"name": "Oslo"}')
-    assert summary(read(records_file)) == [(("Oslo", "Oslo"), [f"{records_file}#Oslo"])]
+    assert summary(contents(records_file)) == [("Oslo", "Oslo", [f"{records_file}#Oslo"])]
 
 
 @pytest.mark.skipif(not GROCERY.is_dir(), reason="shared/data/grocery is not here")
@@ -159,14 +154,14 @@ def test_the_grocery_folders_are_81_units_each():
 # ---- what is left out --------------------------------------------------------------------------
 
 
-def test_litter_is_skipped_in_silence(folder):
+def test_litter_is_skipped_in_silence(folder, contents):
     for name in (".git/config", ".DS_Store", "__MACOSX/a.png", "a/Thumbs.db", "a/.hidden.txt"):
         write(folder / name, "x")
     write(folder / "a" / "empty.bin", b"")
-    assert list(read(folder)) == []
+    assert contents(folder) == Contents({}, {}, [])
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder):
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder, contents):
     good = picture(folder / "Oslo" / "good.png")
     bad = {
         "paper.odt": (
@@ -186,14 +181,15 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder):
     }
     for name, (data, _) in bad.items():
         write(folder / "Oslo" / name, data)
-    found = quarantined(folder)
+    stored = contents(folder)
+    found = {one.item: one.reason for one in stored.left_out}
     assert set(found) == {f"{folder}/Oslo/{name}" for name in bad}
     for name, (_, reason) in bad.items():
         assert reason in found[f"{folder}/Oslo/{name}"]
-    assert [r.sources for r in records(folder)] == [(Source(good.as_posix(), images=(good,)),)]
+    assert summary(stored) == [("Oslo", "Oslo", [good.as_posix()])]
 
 
-def test_links_may_not_leave_the_folder(folder, tmp_path):
+def test_links_may_not_leave_the_folder(folder, contents, tmp_path):
     secret = write(tmp_path / "secret.txt", "secret")
     inside = write(folder / "a" / "a.txt", "inside")
     os.symlink(secret, folder / "a" / "out.txt")
@@ -201,45 +197,44 @@ def test_links_may_not_leave_the_folder(folder, tmp_path):
     os.symlink("nowhere", folder / "a" / "gone.txt")
     os.symlink(folder, folder / "a" / "round")
     os.symlink(inside, folder / "a" / "again.txt")
-    found = quarantined(folder)
+    stored = contents(folder)
     assert {
-        item.removeprefix(f"{folder}/"): reason.split(":")[0] for item, reason in found.items()
+        one.item.removeprefix(f"{folder}/"): one.reason.split(":")[0] for one in stored.left_out
     } == {
         "out": "the link leads out of the ingested folder",
         "a/out.txt": "the link leads out of the ingested folder",
         "a/gone.txt": "the link leads nowhere",
         "a/round": "the link leads to a folder that is read where it stands",
     }
-    assert [s.texts for r in records(folder) for s in r.sources] == [("inside",), ("inside",)]
+    assert [unit.texts for unit in stored.units.values()] == [("inside",), ("inside",)]
 
 
-def test_pipes_and_names_that_are_no_text_are_refused(folder):
+def test_pipes_and_names_that_are_no_text_are_refused(folder, contents):
     os.mkfifo(folder / "pipe.txt")
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("x")
-    assert quarantined(folder) == {
-        f"{folder}/pipe.txt": "it is neither a file nor a folder: remove it",
-        f"{folder}/\\xff.txt": "its name is not UTF-8: rename it",
-    }
+    assert contents(folder).left_out == [
+        Quarantined(f"{folder}/pipe.txt", "it is neither a file nor a folder: remove it"),
+        Quarantined(f"{folder}/\\xff.txt", "its name is not UTF-8: rename it"),
+    ]
     with pytest.raises(BadInput, match="no reader"):
-        read(folder / "pipe.txt")
+        contents(folder / "pipe.txt")
 
 
-def test_paths_that_nobody_reads(folder):
+def test_paths_that_nobody_reads(folder, kb):
     with pytest.raises(NotFound, match="is not there"):
-        read(folder / "missing")
+        kb.ingest(folder / "missing")
     with pytest.raises(BadInput, match=r"no reader for \.odt"):
-        read(write(folder / "a.odt", "x"))
+        kb.ingest(write(folder / "a.odt", "x"))
     with pytest.raises(BadInput, match="no column is called"):
-        list(read(write(folder / "a.csv", "x,y\n")))
+        kb.ingest(write(folder / "a.csv", "x,y\n"))
 
 
-def test_utf16_and_byte_order_marks_are_read(folder):
+def test_utf16_and_byte_order_marks_are_read(folder, contents):
     picture(folder / "a" / "0.png")
     write(folder / "a" / "1.txt", b"\xef\xbb\xbfMalm\xc3\xb6\r\n")
     write(folder / "a" / "2.txt", "Malmö\r\n".encode("utf-16"))
     write(folder / "a" / "3.txt", b"\xfe\xff" + "Malmö\r\n".encode("utf-16-be"))
-    (record,) = read(folder)
-    assert [s.texts for s in record.sources[1:]] == [("Malmö\r\n",)] * 3
+    assert contents(folder).units["a"].texts == ("Malmö\r\n",) * 3
 
 
 # ---- documents ---------------------------------------------------------------------------------
@@ -306,7 +301,7 @@ def test_a_heading_without_text_still_names_a_unit(folder):
     }
 
 
-def test_pictures_in_a_section_are_the_units(folder):
+def test_pictures_in_a_section_are_the_units(folder, contents):
     flag, town = picture(folder / "my flag.png"), picture(folder / "img" / "town(1).jpg")
     text = (
         "![lost](lost.png)\n# Norway\n![Flag](my%20flag.png 'the flag') ![x](<my flag.png>)\n"
@@ -315,17 +310,14 @@ def test_pictures_in_a_section_are_the_units(folder):
         "![out](../../etc/passwd) ![web](https://example.org/a.png)\n"
     )
     path = write(folder / "doc.md", text)
-    found = records(path)
-    assert [(r.unit and r.unit.name, r.sources[0].images) for r in found] == [
-        (None, ()),
-        ("Norway", (flag,)),
-        ("Bergen", (town,)),
-    ]
-    reasons = [(i.item, i.reason) for i in read(path) if isinstance(i, Quarantined)]
-    assert [item.removeprefix(path.as_posix()) for item, _ in reasons] == [":1", ":10", ":10"]
-    assert "before the first heading" in reasons[0][1]
-    assert "leads out of the record's folder" in reasons[1][1]
-    assert "is an address" in reasons[2][1]
+    stored = contents(path)
+    images = {unit.name: unit.images for unit in stored.units.values()}
+    assert images == {"Norway": (flag.as_posix(),), "Bergen": (town.as_posix(),)}
+    places = [one.item.removeprefix(path.as_posix()) for one in stored.left_out]
+    assert places == [":1", ":10", ":10"]
+    assert "before the first heading" in stored.left_out[0].reason
+    assert "leads out of the record's folder" in stored.left_out[1].reason
+    assert "is an address" in stored.left_out[2].reason
 
 
 marks = st.sampled_from(
@@ -366,7 +358,7 @@ def test_documents_lose_nothing_but_headings(text):
     assert len(ids) == len(set(ids))
 
 
-def test_pictures_that_records_name_are_no_units_of_their_own(folder):
+def test_pictures_that_records_name_are_no_units_of_their_own(folder, contents):
     picture(folder / "hammer.png")
     picture(folder / "images" / "saw.png")
     picture(folder / "loose.png")
@@ -375,4 +367,4 @@ def test_pictures_that_records_name_are_no_units_of_their_own(folder):
         '{"name": "Claw hammer", "images": ["hammer.png"]}\n'
         '{"name": "Saw", "images": ["images/saw.png"]}\n',
     )
-    assert [one.unit.name for one in records(folder)] == ["Claw hammer", "Saw", "loose"]
+    assert list(contents(folder).units) == ["Claw hammer", "Saw", "loose"]
