@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from ku_rag.cli import commands
-from ku_rag.store.connection import connect
-from tests.conftest import picture, write_fruits, write_records
+from tests.conftest import connect, picture, write_fruits, write_records
 
 
 @pytest.fixture

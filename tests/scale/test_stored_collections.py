@@ -10,7 +10,7 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.addresses import Address
 from ku_rag.scale.milvus_collection import CollectionState, MilvusCollection
-from ku_rag.store.connection import connect
+from tests.conftest import connect
 from tests.data.bases.stored import unpack
 from tests.scale.milvus_server import WITHOUT_LITE
 

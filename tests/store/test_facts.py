@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.store.connection import connect
 from ku_rag.types import Cell, Table
+from tests.conftest import connect
 from tests.store.test_upgrades import unpack
 
 LAMP = Unit(
@@ -88,7 +88,7 @@ def test_facts_change_and_go_with_what_they_were_read_from(kb, tmp_path):
 
 
 def rows(folder, table):
-    connection = connect(folder / "ku.sqlite", read_only=True)
+    connection = connect(folder / "ku.sqlite")
     (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
     connection.close()
     return count
@@ -97,7 +97,7 @@ def rows(folder, table):
 def test_a_fact_takes_at_most_130_bytes_beside_its_value(kb, tmp_path):
     count, value = 4_000, "steel"
     kb.add_many(Unit(f"T{n}", id=f"t{n}", texts=("x",)) for n in range(count))
-    connection = connect(tmp_path / "kb" / "ku.sqlite", read_only=True)
+    connection = connect(tmp_path / "kb" / "ku.sqlite")
 
     def size():
         kb.compact()

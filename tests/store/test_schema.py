@@ -9,8 +9,8 @@ import pytest
 
 from ku_rag import KnowledgeBase, Mismatch
 from ku_rag.store import schema
-from ku_rag.store.connection import connect
 from tests.assets.schemas import Hashed
+from tests.conftest import connect
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import Corrupt, Locked, Mismatch, Outdated, ReadOnly
 from ku_rag.store import schema
-from ku_rag.store.connection import connect
+from tests.conftest import connect
 from tests.data.bases.stored import FOLDER, MADE_IN, OUTDATED, VERSIONS, unpack
 
 
@@ -74,7 +74,7 @@ def _name(path: str) -> str:
 
 def test_vectors_and_row_numbers_are_kept(outdated):
     def rows() -> list[tuple]:
-        with closing(connect(outdated / "ku.sqlite", read_only=True)) as connection:
+        with closing(connect(outdated / "ku.sqlite")) as connection:
             return [
                 connection.execute(sql).fetchall()
                 for sql in (
@@ -203,7 +203,7 @@ def test_another_writer_is_waited_for_and_named(outdated):
 def test_a_reader_keeps_its_state_during_an_upgrade_in_place(tmp_path):
     folder = unpack("0.2.0", tmp_path) / "kb"
     seen = []
-    with closing(connect(folder / "ku.sqlite", read_only=True)) as reader:
+    with closing(connect(folder / "ku.sqlite")) as reader:
         reader.execute("BEGIN")
         before = reader.execute("SELECT text, hash FROM chunks").fetchall()
         KnowledgeBase.upgrade(folder, progress=seen.append)

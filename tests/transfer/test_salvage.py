@@ -16,9 +16,8 @@ import pytest
 from ku_rag import KnowledgeBase, NotFound, Unit
 from ku_rag.cli import main
 from ku_rag.errors import Corrupt
-from ku_rag.store.connection import connect
 from tests.assets.schemas import Hashed
-from tests.conftest import picture, write_records
+from tests.conftest import connect, picture, write_records
 
 UNITS = 120
 PAGE = 8192
@@ -64,7 +63,7 @@ def texts(folder: Path) -> set[str]:
 
 def pages_of(store: Path, table: str) -> list[int]:
     """The pages that hold rows of a table, without its root, as SQLite says."""
-    with closing(connect(store, read_only=True)) as connection:
+    with closing(connect(store)) as connection:
         rows = connection.execute(
             "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' AND path != '/'",
             (table,),
@@ -215,5 +214,5 @@ def test_the_command_says_what_is_lost(whole, tmp_path, monkeypatch, capsys):
 
 
 def texts_of(folder: Path) -> set[str]:
-    with closing(connect(folder / "ku.sqlite", read_only=True)) as connection:
+    with closing(connect(folder / "ku.sqlite")) as connection:
         return {text for (text,) in connection.execute("SELECT text FROM chunks")}

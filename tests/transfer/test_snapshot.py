@@ -16,9 +16,8 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.cli import main
 from ku_rag.errors import Corrupt, Refused
-from ku_rag.store.connection import connect
 from tests.assets.schemas import Hashed, fill
-from tests.conftest import picture
+from tests.conftest import connect, picture
 
 ROOT = Path(__file__).parents[2]
 
