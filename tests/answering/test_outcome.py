@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from ku_rag import BadInput, KnowledgeBase, NotFound, Relation, ScriptedMLLM, Unit
 from ku_rag.evaluation import evaluate
-from ku_rag.serve.app import create_app
 from tests.conftest import write_records
+from tests.serve.conftest import serving
 
 ORIGIN = "Where does it come from?"
 
@@ -195,7 +194,7 @@ def test_pages_reports_and_chat_say_that_a_match_is_unsure(lamps, opened, tmp_pa
     kb.query(shown(lamps), ORIGIN, report=report)
     assert "It may be one of the matched units." in report.read_text("utf-8")
     picture = {"image": ("a.png", shown(lamps).read_bytes()), "question": (None, ORIGIN)}
-    with TestClient(create_app({"default": kb}), base_url="http://localhost") as client:
+    with serving(kb) as client:
         assert client.post("/v1/query", files=picture).json()["outcome"] == "unsure"
         chosen = client.post("/v1/query", files=picture | {"unit": (None, "Lamp 5")}).json()
         assert (chosen["outcome"], chosen["answer"]) == ("answered", "Land 5")
@@ -261,7 +260,7 @@ def test_owners_come_first_and_a_named_unit_does_not_own(rivers):
 
 def test_owners_are_in_responses_pages_and_plans(rivers):
     question = "When was something built over the Oker?"
-    with TestClient(create_app({"default": rivers}), base_url="http://localhost") as client:
+    with serving(rivers) as client:
         found = client.post("/v1/search", json={"text": question}).json()["chunks"]
         page = client.post("/", files={"question": (None, question)}).text
     assert {one["owners"][0] for one in found} == {"Mill Bridge", "Oker"}

@@ -1,15 +1,30 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ku_rag import KnowledgeBase
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.app import create_app
+
+
+def application(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any) -> FastAPI:
+    """The application of a server of one base, or of several by name; `clock` tells its time."""
+    bases = bases if isinstance(bases, dict) else {"default": bases}
+    clock = settings.pop("clock", time.time)
+    return create_app(bases, ServerSettings(**settings), clock=clock)
+
+
+def serving(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any) -> TestClient:
+    """A client of that server."""
+    return TestClient(application(bases, **settings), base_url="http://localhost")
 
 
 def data_uri(file: Path) -> str:
@@ -26,14 +41,12 @@ def served(fruit_base: Path) -> Iterator[KnowledgeBase]:
 @pytest.fixture
 def client(served: KnowledgeBase) -> Iterator[TestClient]:
     """A client of a server of the base of fruits, which everyone may ask."""
-    with TestClient(create_app({"default": served}), base_url="http://localhost") as client:
+    with serving(served) as client:
         yield client
 
 
 @pytest.fixture
 def guarded(served: KnowledgeBase) -> Iterator[TestClient]:
     """A client of a server with keys: "writer" may write, "reader" may read."""
-    settings = ServerSettings(keys=["writer"], read_only_keys=["reader"], rate_limit=5)
-    app = create_app({"default": served}, settings)
-    with TestClient(app, base_url="http://localhost") as client:
+    with serving(served, keys=["writer"], read_only_keys=["reader"], rate_limit=5) as client:
         yield client

@@ -9,9 +9,8 @@ from fastapi.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ku_rag.errors import BadInput
-from ku_rag.serve.access import COOKIE, ServerSettings
-from ku_rag.serve.app import create_app
 from ku_rag.serve.keys import Keys
+from tests.serve.conftest import application, serving
 
 ASKED = {"text": "sweet"}
 
@@ -33,7 +32,7 @@ def test_a_key_is_needed(guarded):
 
 @pytest.mark.parametrize("key", ["writer", "reader"])
 def test_a_key_may_come_in_a_cookie(guarded, key):
-    asked = {"json": ASKED, "headers": {"Cookie": f"{COOKIE}={key}"}}
+    asked = {"json": ASKED, "headers": {"Cookie": f"ku_key={key}"}}
     assert guarded.post("/v1/search", **asked).status_code == 200
 
 
@@ -59,7 +58,7 @@ def test_wrong_keys_of_many_addresses_are_slowed_together():
 
 def test_wrong_keys_lock_no_right_key_out(served):
     """64 wrong keys wait at most; all come from the address of the right one."""
-    app = create_app({"default": served}, ServerSettings(keys=["right"], rate_limit=1000))
+    app = application(served, keys=["right"], rate_limit=1000)
 
     async def ask():
         transport = httpx.ASGITransport(app)
@@ -87,7 +86,7 @@ def test_wrong_keys_lock_no_right_key_out(served):
 @pytest.mark.parametrize("key", ["€", "schlüssel", "a\nb", "\x00"])
 def test_a_key_that_no_header_can_carry_is_refused_at_the_start(served, key):
     with pytest.raises(BadInput, match="expected printable ASCII") as caught:
-        create_app({"default": served}, ServerSettings(read_only_keys=[key]))
+        application(served, read_only_keys=[key])
     assert key not in str(caught.value)
 
 
@@ -107,8 +106,7 @@ def test_a_read_only_key_reads_and_does_not_write(guarded):
 
 
 def test_a_read_only_server_does_not_write(served):
-    app = create_app({"default": served}, ServerSettings(read_only=True))
-    with TestClient(app, base_url="http://localhost") as client:
+    with serving(served, read_only=True) as client:
         assert client.delete("/v1/units/Mango").status_code == 403
         assert client.post("/v1/search", json=ASKED).status_code == 200
 
@@ -174,9 +172,8 @@ def test_the_own_page_may_write(client, host, page):
     [({}, 403), ({"X-Forwarded-Proto": "https"}, 200), ({"Host": "other"}, 421)],
 )
 def test_behind_a_proxy_the_page_is_at_the_address_that_the_proxy_states(served, proxy, status):
-    settings = ServerSettings(root_path="/ku", hosts=["kb.example"])
-    # As `ku serve` runs it.
-    app = ProxyHeadersMiddleware(create_app({"default": served}, settings), "testclient")
+    app = application(served, root_path="/ku", hosts=["kb.example"])
+    app = ProxyHeadersMiddleware(app, "testclient")  # as `ku serve` runs it
     with TestClient(app, base_url="http://kb.example:8443", root_path="/ku") as client:
         headers = {"Origin": "https://kb.example:8443", **proxy}
         asked = client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers)
@@ -202,7 +199,7 @@ def test_metrics_count_by_route(client):
 
 
 def test_behind_a_proxy_addresses_have_the_prefix(served):
-    app = create_app({"default": served}, ServerSettings(root_path="/ku", hosts=["kb.example"]))
+    app = application(served, root_path="/ku", hosts=["kb.example"])
     with TestClient(app, base_url="http://kb.example", root_path="/ku") as client:
         [image] = client.get("/v1/units/Mango").json()["images"]
         assert image.startswith("/ku/v1/images/")
@@ -213,9 +210,7 @@ def test_behind_a_proxy_addresses_have_the_prefix(served):
 def test_bases_are_named_by_a_parameter(served, tmp_path):
     with (
         type(served).open(tmp_path / "other", create=True) as other,
-        TestClient(
-            create_app({"one": served, "two": other}), base_url="http://localhost"
-        ) as client,
+        serving({"one": served, "two": other}) as client,
     ):
         client.put("/v1/units/Lamp?kb=two", json={"name": "Lamp", "texts": ["It is red."]})
         assert client.get("/v1/units/Lamp").status_code == 404

@@ -8,14 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from fastapi.testclient import TestClient
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import ModelFailed
-from ku_rag.serve.access import ServerSettings
-from ku_rag.serve.app import create_app
-from ku_rag.store.connection import connect
-from tests.serve.conftest import data_uri
+from tests.conftest import connect
+from tests.serve.conftest import data_uri, serving
 
 FILE = ("files", ("Pear/about.txt", b"Title: Pear\nColour: green\n"))
 MELON = ("files", ("Melon/about.txt", b"Melons are sweet.\n"))
@@ -33,12 +30,6 @@ def upload(client, *files):
 def folders_in(uploads):
     """The folders and links in a folder of uploads, which may be missing."""
     return sorted(path for path in uploads.glob("*") if path.is_dir())
-
-
-def serving(base, settings=None, **options):
-    """A client of a server of a base."""
-    app = create_app({"default": base}, settings, **options)
-    return TestClient(app, base_url="http://localhost")
 
 
 def test_an_ingest_waits_for_a_writer_in_another_process(client, served):
@@ -158,7 +149,7 @@ def test_strays_are_removed_and_files_of_jobs_stay(served):
     (uploads / ("0" * 32)).mkdir()
     (uploads / "stray.txt").write_text("x")
     (uploads / "link").symlink_to(outside)
-    create_app({"default": served})  # serves nothing yet
+    serving(served)  # serves nothing yet
     assert len(folders_in(uploads)) == 3
     with (
         KnowledgeBase.open(served.path) as other,
@@ -202,7 +193,7 @@ def test_a_row_of_a_foreign_base_names_no_other_folder(served, tmp_path, folder)
 def test_a_read_only_server_leaves_uploads_alone(served):
     stray = served.path / "uploads" / ("0" * 32)
     stray.mkdir(parents=True)
-    with serving(served, ServerSettings(read_only=True)) as client:
+    with serving(served, read_only=True) as client:
         assert client.post("/v1/ingest", files=[FILE]).status_code == 403
         assert client.get("/v1/jobs/x").status_code == 404
     assert [*stray.parent.iterdir()] == [stray]
@@ -337,25 +328,24 @@ def test_further_requests_are_refused_when_all_threads_are_busy(fruit_base):
         raise ModelFailed("the model is out of order")
 
     asked = {"json": {"question": "Which country does the Mango come from?"}}
-    with KnowledgeBase.open(fruit_base.with_name("kb"), mllm=ScriptedMLLM(wait)) as base:
-        app = create_app({"default": base}, ServerSettings(threads=1, waiting=0))
-        with (
-            TestClient(app, base_url="http://localhost") as client,
-            ThreadPoolExecutor(1) as thread,
-        ):
-            first = thread.submit(client.post, "/v1/query", **asked)
-            while "in_progress 1.0" not in client.get("/metrics").text:
-                time.sleep(0.01)
-            refused = client.post("/v1/query", **asked)
-            stream = client.post("/v1/query/stream", **asked)
-            may_fail.set()
-            assert [refused.status_code, stream.status_code] == [429, 429]
-            assert refused.headers["retry-after"]
-            assert (first.result().status_code, first.result().json()["code"]) == (
-                502, "ModelFailed",
-            )  # fmt: skip
-            assert client.get("/readyz").status_code == 200
-            events = client.post("/v1/query/stream", **asked).text.strip().split("\n\n")
-            assert [one.partition("\n")[0] for one in events] == [
-                "event: units", "event: evidence", "event: error",
-            ]  # fmt: skip
+    with (
+        KnowledgeBase.open(fruit_base.with_name("kb"), mllm=ScriptedMLLM(wait)) as base,
+        serving(base, threads=1, waiting=0) as client,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        first = thread.submit(client.post, "/v1/query", **asked)
+        while "in_progress 1.0" not in client.get("/metrics").text:
+            time.sleep(0.01)
+        refused = client.post("/v1/query", **asked)
+        stream = client.post("/v1/query/stream", **asked)
+        may_fail.set()
+        assert [refused.status_code, stream.status_code] == [429, 429]
+        assert refused.headers["retry-after"]
+        assert (first.result().status_code, first.result().json()["code"]) == (
+            502, "ModelFailed",
+        )  # fmt: skip
+        assert client.get("/readyz").status_code == 200
+        events = client.post("/v1/query/stream", **asked).text.strip().split("\n\n")
+        assert [one.partition("\n")[0] for one in events] == [
+            "event: units", "event: evidence", "event: error",
+        ]  # fmt: skip

@@ -5,10 +5,10 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import anyio
 import pytest
-from fastapi.testclient import TestClient
 from mcp import StdioServerParameters, stdio_client
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
@@ -16,12 +16,9 @@ from mcp.types import INVALID_PARAMS
 from PIL import Image
 
 from ku_rag import KnowledgeBase
-from ku_rag.pictures import load_picture
-from ku_rag.serve.access import ServerSettings
-from ku_rag.serve.app import create_app
 from ku_rag.serve.mcp import create_server
 from ku_rag.serve.served_base import ServedBase, WorkerPool
-from tests.serve.conftest import data_uri
+from tests.serve.conftest import data_uri, serving
 
 QUESTION = "Which country does it come from?"
 READING = ["ask", "look", "search", "unit", "graph_paths"]
@@ -35,9 +32,15 @@ def pool() -> Iterator[WorkerPool]:
 
 
 @pytest.fixture
-def server(served, pool):
+def create(served, pool):
+    """Create an MCP server of the base of fruits with options."""
+    return partial(create_server, ServedBase("default", served, pool))
+
+
+@pytest.fixture
+def server(create):
     """The MCP server of the base of fruits; clients may add units."""
-    return create_server(ServedBase("default", served, pool), may_add=True)
+    return create(may_add=True)
 
 
 @pytest.fixture
@@ -71,14 +74,14 @@ def pictures_of(result):
     return [one for one in result.content if one.type == "image"]
 
 
-def test_tools_are_described_and_only_add_writes(server, served, pool):
+def test_tools_are_described_and_only_add_writes(server, create):
     tools = talk(server, lambda client: client.list_tools()).tools
     assert [tool.name for tool in tools] == [*READING, "add"]
     for tool in tools:
         assert tool.description.endswith(".")
         assert tool.output_schema["type"] == "object"
         assert tool.annotations.read_only_hint == (tool.name != "add")
-    without = create_server(ServedBase("default", served, pool))
+    without = create()
     tools = talk(without, lambda client: client.list_tools()).tools
     assert [tool.name for tool in tools] == READING
     assert "add" in refusal(without, "add", record={"name": "Lamp"})
@@ -105,7 +108,7 @@ def test_look_and_unit_show_pictures_that_are_resources(server, mango):
         [content] = talk(server, lambda client, uri: client.read_resource(uri), uri).contents
         for data in (pictures_of(result)[0].data, content.blob):
             picture = Image.open(io.BytesIO(base64.b64decode(data)))
-            assert (picture.format, picture.size) == ("JPEG", load_picture(mango).size)
+            assert (picture.format, picture.size) == ("JPEG", (96, 64))
 
 
 def test_search_and_paths(server, served):
@@ -151,9 +154,8 @@ def test_no_address_is_fetched_and_no_path_is_read(server, picture):
     assert "data" in message or "picture" in message
 
 
-def test_pictures_are_read_below_the_folders_that_the_user_names(served, pool, fruit_base):
-    base = ServedBase("default", served, pool)
-    server = create_server(base, folders=[fruit_base / "Mango"])
+def test_pictures_are_read_below_the_folders_that_the_user_names(create, fruit_base):
+    server = create(folders=[fruit_base / "Mango"])
     inside, outside = fruit_base / "Mango" / "photo.png", fruit_base / "Kiwi" / "photo.png"
     found = call(server, "look", picture=str(inside)).structured_content
     assert found["units"][0]["id"] == "Mango"
@@ -202,10 +204,9 @@ def start(client, **where):
 
 
 def test_keys_and_hosts_hold_for_mcp(served):
-    settings = ServerSettings(keys=["writer"], read_only_keys=["reader"], mcp_add=True)
-    app = create_app({"default": served}, settings)
     added = {"name": "add", "arguments": {"record": {"name": "Lamp", "id": "lamp"}}}
-    with TestClient(app, base_url="http://localhost") as client:
+    keys = {"keys": ["writer"], "read_only_keys": ["reader"]}
+    with serving(served, mcp_add=True, **keys) as client:
         assert post(client, "ping")[0].status_code == 401
         evil = client.post("/mcp", headers={"Host": "evil.example", "Authorization": "writer"})
         assert evil.status_code == 421
@@ -223,8 +224,7 @@ def test_keys_and_hosts_hold_for_mcp(served):
 
 
 def test_the_number_of_sessions_is_bounded(served):
-    app = create_app({"default": served})
-    with TestClient(app, base_url="http://localhost") as client:
+    with serving(served) as client:
         sessions = [start(client) for _ in range(256)]
         refused, _ = post(client, "initialize", {})
         assert (refused.status_code, "Too many open sessions" in refused.text) == (503, True)
@@ -235,9 +235,8 @@ def test_the_number_of_sessions_is_bounded(served):
 
 def test_each_base_has_a_path(served, tmp_path):
     with KnowledgeBase.open(tmp_path / "other", create=True) as other:
-        app = create_app({"fruits": served, "other": other})
         asked = {"name": "unit", "arguments": {"id": "Mango"}}
-        with TestClient(app, base_url="http://localhost") as client:
+        with serving({"fruits": served, "other": other}) as client:
             for path, is_error in (("/mcp", False), ("/mcp/other", True)):
                 session = start(client, path=path)
                 found = post(client, "tools/call", asked, path=path, session=session)[1]["result"]

@@ -4,10 +4,9 @@ import json
 import re
 
 import pytest
-from fastapi.testclient import TestClient
 
 from ku_rag import KnowledgeBase
-from ku_rag.serve.app import create_app
+from tests.serve.conftest import serving
 
 BROWSER = {"Accept": "text/html"}
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
@@ -142,10 +141,11 @@ def test_a_server_without_keys_stores_none(client):
 
 
 def test_addresses_name_the_base(served, fruit_base):
-    with KnowledgeBase.open(fruit_base.with_name("other"), create=True) as other:
-        app = create_app({"a": served, "b c": other})
-        with TestClient(app, base_url="http://localhost") as client:
-            page = client.get("/units", params={"kb": "b c"}).text
+    with (
+        KnowledgeBase.open(fruit_base.with_name("other"), create=True) as other,
+        serving({"a": served, "b c": other}) as client,
+    ):
+        page = client.get("/units", params={"kb": "b c"}).text
     assert 'href="/units?kb=b%20c"' in page
     assert re.search(r'<a href="/"\s*>a</a>', page)
     assert '"/static/page.js"' in page

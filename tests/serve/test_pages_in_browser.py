@@ -14,8 +14,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from ku_rag.serve.access import ServerSettings
-from ku_rag.serve.app import create_app
+from tests.serve.conftest import application
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -37,7 +36,7 @@ def browser():
 @pytest.fixture
 def address(served, request):
     """The address of a server of the base of fruits, which listens."""
-    app = create_app({"default": served}, getattr(request, "param", None))
+    app = application(served, **getattr(request, "param", {}))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))
@@ -189,7 +188,7 @@ def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
     assert page.get_by_role("heading", name="Thing 7").is_visible()
 
 
-@pytest.mark.parametrize("address", [ServerSettings(keys=["a;b c"])], indirect=True)
+@pytest.mark.parametrize("address", [{"keys": ["a;b c"]}], indirect=True)
 def test_the_key_is_asked_for_once(page):
     page.goto("/units")
     page.get_by_label("Key").fill("a;b c")

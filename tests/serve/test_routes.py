@@ -3,11 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from fastapi.testclient import TestClient
 
 from ku_rag import KnowledgeBase
-from ku_rag.serve.app import create_app
-from tests.serve.conftest import data_uri
+from tests.serve.conftest import data_uri, serving
 
 
 @pytest.fixture
@@ -178,7 +176,7 @@ def test_pictures_that_are_linked_have_addresses(fruit_base, tmp_path):
     mango = fruit_base / "Mango" / "photo.png"
     with KnowledgeBase.open(tmp_path / "linking", create=True, images="link") as base:
         base.ingest(fruit_base)
-        with TestClient(create_app({"default": base}), base_url="http://localhost") as client:
+        with serving(base) as client:
             [address] = client.get("/v1/units/Mango").json()["images"]
             assert client.get(address).content == mango.read_bytes()
             for refused in (
@@ -262,7 +260,7 @@ def test_an_index_that_cannot_be_reached_is_a_problem_of_now(fruit_base):
         KnowledgeBase.open(
             fruit_base.with_name("kb"), index_unreachable="fail", **settings
         ) as base,
-        TestClient(create_app({"default": base}), base_url="http://localhost") as client,
+        serving(base) as client,
     ):
         found = client.post("/v1/search", json={"text": "Which fruit is sweet?"})
         assert (found.status_code, found.json()["code"]) == (503, "IndexUnavailable")
