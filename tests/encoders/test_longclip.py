@@ -22,8 +22,6 @@ from safetensors.torch import save_file
 import ku_rag
 from ku_rag import BadInput, Mismatch, NotFound
 from ku_rag.encoders.bytepairs import BytePairs
-from ku_rag.encoders.longclip import LongClipEncoder
-from ku_rag.encoders.openclip import OpenClipEncoder
 from ku_rag.encoders.torch_runtime import Batches, Place
 from tests import checkpoints
 from tests.conftest import DATA, picture, write_records
@@ -75,7 +73,7 @@ def unit(rows):
 def golden():
     if not GOLDEN.is_dir():
         pytest.skip("the golden outputs of Long-CLIP are not beside this checkout")
-    encoder = LongClipEncoder(str(GOLDEN / "longclip-tiny.pt"), device="cpu")
+    encoder = ku_rag.load_encoder(f"longclip:{GOLDEN}/longclip-tiny.pt", device="cpu")
     texts = json.loads((GOLDEN / "texts.json").read_text(encoding="utf-8"))
     images = [Image.open(GOLDEN / f"image{n}.png").convert("RGB") for n in range(3)]
     with np.load(GOLDEN / "expected.npz") as expected:
@@ -105,7 +103,7 @@ def test_cut_batches_give_what_padding_gives(tiny, images):
     model = CLIP(**checkpoints.TINY, quick_gelu=True).eval()
     model.load_state_dict(state)
     for size in (0, 1, 4):
-        encoder = LongClipEncoder(str(tiny), device="cpu", batch_size=size)
+        encoder = ku_rag.load_encoder(f"longclip:{tiny}", device="cpu", batch_size=size)
         with torch.inference_mode():
             of_texts = unit(model.encode_text(TOKENIZER(TEXTS)).numpy())
             of_images = unit(model.encode_image(encoder.pixels(images)).numpy())
@@ -116,7 +114,7 @@ def test_cut_batches_give_what_padding_gives(tiny, images):
 
 
 def test_bfloat16_says_nearly_the_same_under_the_same_fingerprint(tiny, encoder, images):
-    half = LongClipEncoder(str(tiny), device="cpu")
+    half = ku_rag.load_encoder(f"longclip:{tiny}", device="cpu").encoder
     half._place = Place(torch.device("cpu"), torch.bfloat16)  # as on CUDA
     half._model = half._place.load(half._model)
     assert half.fingerprint == encoder.fingerprint
@@ -208,9 +206,9 @@ def test_a_batch_that_does_not_fit_is_halved_for_good():
 
 def test_a_device_that_is_not_here_is_named(tiny):
     with pytest.raises(BadInput, match=r"no device 'tpu' on this machine: choose auto or .*cpu"):
-        LongClipEncoder(str(tiny), device="tpu")
+        ku_rag.load_encoder(f"longclip:{tiny}", device="tpu")
     with pytest.raises(BadInput, match="no device 'cpu:7'"):
-        LongClipEncoder(str(tiny), device="cpu:7")
+        ku_rag.load_encoder(f"longclip:{tiny}", device="cpu:7")
 
 
 # ---- the official layout, in the official sizes ------------------------------------------------
@@ -256,7 +254,7 @@ def test_safetensors_and_full_precision_hold_the_same_model(tmp_path, encoder):
     torch.save({"state_dict": state}, tmp_path / "b.pt")
     expected = encoder.encode_texts(TEXTS)
     for name in ("a", "b.pt"):
-        found = LongClipEncoder(str(tmp_path / name), device="cpu")
+        found = ku_rag.load_encoder(f"longclip:{tmp_path}/{name}", device="cpu")
         np.testing.assert_allclose(found.encode_texts(TEXTS), expected, atol=1e-6)
         assert found.fingerprint != encoder.fingerprint
 
@@ -344,7 +342,7 @@ def test_a_cut_safetensors_file_is_refused(tmp_path, tiny):
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 1000)
     with pytest.raises(BadInput, match="may have been cut off"):
-        LongClipEncoder(str(path))
+        ku_rag.load_encoder(f"longclip:{path}")
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -353,11 +351,11 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path, zipped):
     torch.save({"positional_embedding": Evil(mark)}, path, _use_new_zipfile_serialization=zipped)
     assert zipfile.is_zipfile(path) == zipped
     with pytest.raises(BadInput, match=r"asks for \w+.mkdir, .*nothing of it was run"):
-        LongClipEncoder(str(path))
+        ku_rag.load_encoder(f"longclip:{path}")
     assert not mark.exists()
     path.write_bytes(pickle.dumps(Evil(mark)))
     with pytest.raises(BadInput, match=r"evil\.pt .*nothing of it was run") as refused:
-        LongClipEncoder(str(path))
+        ku_rag.load_encoder(f"longclip:{path}")
     assert "weights_only" not in str(refused.value), "torch proposes to load it unsafely"
     assert not mark.exists()
 
@@ -372,17 +370,17 @@ def test_weights_that_are_not_here_are_not_fetched(tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     with pytest.raises(NotFound, match=r"gone\.pt is not there: expected a Long-CLIP"):
-        LongClipEncoder(str(tmp_path / "gone.pt"))
+        ku_rag.load_encoder(f"longclip:{tmp_path}/gone.pt")
     with pytest.raises(NotFound, match=r"ku models pull longclip-B.*or put .*longclip-B.pt"):
-        LongClipEncoder("longclip-B")
+        ku_rag.load_encoder("longclip:longclip-B")
     with pytest.raises(NotFound, match="ku models pull ViT-B-32/laion2b_s34b_b79k"):
-        OpenClipEncoder("ViT-B-32/laion2b_s34b_b79k")
+        ku_rag.load_encoder("open_clip:ViT-B-32/laion2b_s34b_b79k")
     with pytest.raises(NotFound, match=r"ViT-B-16/laion2b_s34b_b88k are not here.*MODEL|B-16/PATH"):
-        OpenClipEncoder("ViT-B-16/laion2b_s34b_b88k")
+        ku_rag.load_encoder("open_clip:ViT-B-16/laion2b_s34b_b88k")
     with pytest.raises(NotFound, match="no weights 'nonsense' for ViT-B-32: it has openai"):
-        OpenClipEncoder("ViT-B-32/nonsense")
+        ku_rag.load_encoder("open_clip:ViT-B-32/nonsense")
     with pytest.raises(NotFound, match="names no model: expected MODEL/PRETRAINED"):
-        OpenClipEncoder("ViT-Nope/openai")
+        ku_rag.load_encoder("open_clip:ViT-Nope/openai")
 
 
 # ---- other models of open_clip -----------------------------------------------------------------
@@ -393,7 +391,7 @@ def test_a_folder_of_open_clip_gives_what_open_clip_gives(tmp_path, images, text
     import open_clip
 
     folder = checkpoints.save_folder(tmp_path / "model", **text)
-    encoder = OpenClipEncoder(str(folder), device="cpu", batch_size=2)
+    encoder = ku_rag.load_encoder(f"open_clip:{folder}", device="cpu", batch_size=2)
     model, preprocess = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
     tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(TEXTS)
     with torch.inference_mode():
@@ -418,34 +416,34 @@ def test_a_named_model_takes_weights_by_path_and_no_others(tmp_path, tiny, folde
         expected = unit(model.eval().encode_text(tokens).numpy())
     np.testing.assert_allclose(encoder.encode_texts(TEXTS), expected, atol=1e-5)
     with pytest.raises(BadInput, match=r"has positional_embedding of \(248, 64\), ViT-S-32-alt"):
-        OpenClipEncoder(f"ViT-S-32-alt/{tiny}")
+        ku_rag.load_encoder(f"open_clip:ViT-S-32-alt/{tiny}")
     torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "other.pt")
     with pytest.raises(BadInput, match=r"does not fit ViT-S-32-alt \(.*Missing key"):
-        OpenClipEncoder(f"ViT-S-32-alt/{tmp_path / 'other.pt'}")
+        ku_rag.load_encoder(f"open_clip:ViT-S-32-alt/{tmp_path / 'other.pt'}")
     with pytest.raises(BadInput, match="says nothing of its architecture: write open_clip:MODEL/"):
-        OpenClipEncoder(str(path))
+        ku_rag.load_encoder(f"open_clip:{path}")
     with pytest.raises(NotFound, match=r"gone\.pt is not there: expected weights of ViT-S"):
-        OpenClipEncoder("ViT-S-32-alt/gone.pt")
+        ku_rag.load_encoder("open_clip:ViT-S-32-alt/gone.pt")
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path, folder):
     with pytest.raises(BadInput, match=r"has no open_clip_config.json: expected a folder"):
-        OpenClipEncoder(str(tmp_path))
+        ku_rag.load_encoder(f"open_clip:{tmp_path}")
     (tmp_path / "open_clip_config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(NotFound, match=r"has no weights: expected open_clip_model.safetensors"):
-        OpenClipEncoder(str(tmp_path))
+        ku_rag.load_encoder(f"open_clip:{tmp_path}")
     (tmp_path / "open_clip_model.safetensors").write_bytes(
         (folder / "open_clip_model.safetensors").read_bytes()
     )
     with pytest.raises(BadInput, match=r"cannot be made .*expected a model of open_clip"):
-        OpenClipEncoder(str(tmp_path))
+        ku_rag.load_encoder(f"open_clip:{tmp_path}")
 
 
 def test_loading_says_nothing_and_leaves_no_handler(folder, capfd):
     import logging
 
     before = list(logging.getLogger().handlers)
-    OpenClipEncoder(str(folder))
+    ku_rag.load_encoder(f"open_clip:{folder}")
     assert logging.getLogger().handlers == before
     assert logging.root.manager.disable == 0
     assert capfd.readouterr() == ("", "")

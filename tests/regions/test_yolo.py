@@ -40,7 +40,7 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def segmenter():
-    return YoloSegmenter(str(WEIGHTS), device="cpu", min_side=20)
+    return ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu", min_side=20)
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +188,9 @@ def test_the_fingerprint_names_weights_and_parameters(segmenter, tmp_path, check
     torch.save(other, tmp_path / "other.pt")
     made = [
         segmenter,
-        YoloSegmenter(str(WEIGHTS), device="cpu"),
+        ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu"),
         YoloSegmenter(str(WEIGHTS), device="cpu", min_side=20, confidence=0.4),
-        YoloSegmenter(str(tmp_path / "other.pt"), device="cpu", min_side=20),
+        ku_rag.load_segmenter(f"yolo:{tmp_path}/other.pt", device="cpu", min_side=20),
     ]
     assert len({one.fingerprint for one in made}) == 4
     assert all(one.fingerprint.startswith("yolo:") for one in made)
@@ -216,7 +216,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 def refused(path, message, error=BadInput):
     with pytest.raises(error, match=message) as caught:
-        YoloSegmenter(str(path), device="cpu")
+        ku_rag.load_segmenter(f"yolo:{path}", device="cpu")
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -298,7 +298,9 @@ def test_a_checkpoint_that_brings_code_is_refused_and_nothing_runs(tmp_path, che
     spoilt = checkpoint()
     spoilt["model"].note = Calls(checks.check_requirements, "a-package-that-is-not-there")
     torch.save(spoilt, tmp_path / "installs.pt")
-    assert YoloSegmenter(str(tmp_path / "installs.pt"), device="cpu").propose(drawings(1)[0][0])
+    assert ku_rag.load_segmenter(f"yolo:{tmp_path}/installs.pt", device="cpu").propose(
+        drawings(1)[0][0]
+    )
     assert not marker.exists()
 
 
@@ -363,7 +365,7 @@ def test_ultralytics_runs_without_network_and_leaves_nothing_behind(tmp_path):
 def test_without_ultralytics_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ultralytics", None)
     with pytest.raises(MissingExtra, match=r'pip install "ku-rag\[yolo\]"'):
-        YoloSegmenter(str(WEIGHTS), device="cpu")
+        ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu")
 
 
 def test_large_thin_and_tiny_pictures_are_looked_at(segmenter):

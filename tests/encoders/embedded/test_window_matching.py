@@ -65,13 +65,19 @@ def _search(pictures: list[Image.Image]) -> Search:
     return search
 
 
-def _match(scene: Image.Image, pictures: list[Image.Image] = STORED) -> list[RegionMatch]:
+def _match(
+    scene: Image.Image,
+    pictures: list[Image.Image] = STORED,
+    units: dict[int, int] | None = None,
+    **options: float,
+) -> list[RegionMatch]:
     return match_windows(
         scene,
         encoder=EmbeddedEncoder(),
         windows=WindowsSegmenter().propose(scene),
         search=_search(pictures),
-        owners=lambda rows: {row: frozenset([row]) for row in rows},
+        owners=lambda rows: {row: frozenset([(units or {}).get(row, row)]) for row in rows},
+        **options,
     )
 
 
@@ -114,31 +120,11 @@ def test_matches_are_ordered_and_each_picture_comes_once() -> None:
 
 
 def test_nothing_stored_gives_no_match() -> None:
-    def nothing(queries: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        shape = (len(queries), k)
-        return np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
-
-    scene = _scene()
-    found = match_windows(
-        scene,
-        encoder=EmbeddedEncoder(),
-        windows=WindowsSegmenter().propose(scene),
-        search=nothing,
-        owners=lambda rows: {row: frozenset([row]) for row in rows},
-    )
-    assert found == []
+    assert _match(_scene(), []) == []
 
 
 def test_nothing_below_the_lowest_cosine_is_reported() -> None:
-    scene = _scene((STORED[0], (300, 60, 390, 120)))
-    found = match_windows(
-        scene,
-        encoder=EmbeddedEncoder(),
-        windows=WindowsSegmenter().propose(scene),
-        search=_search(STORED),
-        owners=lambda rows: {row: frozenset([row]) for row in rows},
-        lowest_cosine=0.7,
-    )
+    found = _match(_scene((STORED[0], (300, 60, 390, 120))), lowest_cosine=0.7)
     assert found[0].image_row == 0
     assert all(s.cosine >= 0.7 for s in found)
 
@@ -153,17 +139,8 @@ def test_look_alikes_match_at_one_place_with_near_scores() -> None:
 def test_pictures_of_one_unit_do_not_compete() -> None:
     pictures = [*STORED, STORED[0].resize((90, 60))]
     scene = _scene((STORED[0], (150, 60, 270, 140)))
-
-    def first_score(units: dict[int, int]) -> float:
-        return match_windows(
-            scene,
-            encoder=EmbeddedEncoder(),
-            windows=WindowsSegmenter().propose(scene),
-            search=_search(pictures),
-            owners=lambda rows: {row: frozenset([units.get(row, row)]) for row in rows},
-        )[0].score
-
-    assert first_score({len(STORED): 0}) > first_score({}) + 0.05
+    together = _match(scene, pictures, {len(STORED): 0})[0].score
+    assert together > _match(scene, pictures)[0].score + 0.05
 
 
 def test_the_same_picture_gives_the_same_matches() -> None:

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ku_rag.encoders.embedded.windows import WindowsSegmenter
-from ku_rag.regions.base import Segmenter
+import ku_rag
 from ku_rag.types import Box
 
 
@@ -22,11 +21,9 @@ def _overlap(a: Box, b: Box) -> float:
     return both / (areas - both)
 
 
-def test_it_is_a_segmenter() -> None:
-    segmenter = WindowsSegmenter()
-    assert isinstance(segmenter, Segmenter)
-    assert segmenter.name == "windows"
-    assert segmenter.fingerprint != WindowsSegmenter(min_side=40).fingerprint
+def test_its_fingerprint_names_its_parameters() -> None:
+    prints = [ku_rag.load_segmenter("windows", min_side=side).fingerprint for side in (50, 40)]
+    assert prints == ["windows1:50:400", "windows1:40:400"]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +32,14 @@ def test_it_is_a_segmenter() -> None:
 def test_a_thing_of_a_hundredth_of_the_picture_gets_a_close_window(box: Box) -> None:
     scene = _landscape()
     scene.paste((200, 30, 40), box)
-    regions = WindowsSegmenter().propose(scene)
+    regions = ku_rag.load_segmenter("windows").propose(scene)
     assert max(_overlap(box, region.box) for region in regions) > 0.7
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (5000, 7), (60, 60), (640, 480), (3000, 2000)])
 def test_windows_are_few_and_inside_whatever_the_size(size: tuple[int, int]) -> None:
-    regions = WindowsSegmenter(limit=200).propose(Image.new("RGB", size, (9, 90, 9)))
-    assert len(regions) <= 200
+    regions = ku_rag.load_segmenter("windows").propose(Image.new("RGB", size, (9, 90, 9)))
+    assert len(regions) <= 400
     for region in regions:
         x0, y0, x1, y1 = region.box
         assert 0 <= x0 < x1 <= size[0]
@@ -52,11 +49,11 @@ def test_windows_are_few_and_inside_whatever_the_size(size: tuple[int, int]) -> 
 
 
 def test_no_window_is_smaller_than_asked() -> None:
-    regions = WindowsSegmenter(min_side=80).propose(_landscape())
+    regions = ku_rag.load_segmenter("windows", min_side=80).propose(_landscape())
     areas = [(r.box[2] - r.box[0]) * (r.box[3] - r.box[1]) for r in regions]
     assert min(areas) >= 79 * 79
 
 
 def test_the_same_picture_gets_the_same_windows() -> None:
-    segmenter = WindowsSegmenter()
+    segmenter = ku_rag.load_segmenter("windows")
     assert segmenter.propose(_landscape()) == segmenter.propose(_landscape())
