@@ -10,7 +10,6 @@ from PIL import Image
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import Message, Picture, Request
-from ku_rag.mllm.cache import ReplyCache, load_vision_support, store_vision_support
 from ku_rag.mllm.call_errors import PicturesNotSeen
 from tests.conftest import picture
 from tests.endpoint import fails, model_at, says, serving
@@ -42,8 +41,8 @@ def lamp(tmp_path, photo):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Desk lamp", id="lamp", images=(photo,), texts=("It comes from Peru.",)))
 
-    def open_base(endpoint, **settings):
-        return KnowledgeBase.open(tmp_path / "kb", mllm="m-1", mllm_url=endpoint.url, **settings)
+    def open_base(endpoint, mllm="m-1", **settings):
+        return KnowledgeBase.open(tmp_path / "kb", mllm=mllm, mllm_url=endpoint.url, **settings)
 
     return open_base
 
@@ -52,12 +51,14 @@ def has_picture(body):
     return '"image_url"' in json.dumps(body)
 
 
+def replies(body, draft="Italy"):
+    verdict = {"reason": "So.", "citations": ["E1"], "answer": "Peru", "changed": True}
+    return says(json.dumps(verdict) if "response_format" in body else draft)
+
+
 def reads(body):
     """A model of text: it refuses pictures."""
-    if has_picture(body):
-        return REFUSALS[0]
-    verdict = {"reason": "So.", "citations": ["E1"], "answer": "Peru", "changed": True}
-    return says(json.dumps(verdict) if "response_format" in body else "Italy")
+    return REFUSALS[0] if has_picture(body) else replies(body)
 
 
 def sees(_):
@@ -68,59 +69,31 @@ def sees(_):
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda said: said.body["error"]["message"][:30])
-def test_a_refusal_of_pictures_is_recognised_and_remembered(refusal):
-    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
-    with serving(refusal, says("No idea."), says("None.")) as endpoint:
-        assert model_at(endpoint.url).chat(request).text == "No idea."
-        mllm = model_at(endpoint.url)
-        assert mllm.chat(request).text == "None."
-        assert not mllm.sees_pictures
-        assert model_at(endpoint.url, "m-2").sees_pictures
-    assert [has_picture(body) for body in endpoint.bodies] == [True, False, False]
-    assert "You see no pictures" in endpoint.texts(2)[0]
+def test_a_refusal_of_pictures_is_recognised_and_remembered(lamp, photo, refusal):
+    with serving(by=lambda body: refusal if has_picture(body) else reads(body)) as endpoint:
+        for model in ("m-1", "m-1", "m-2"):
+            with lamp(endpoint, model, mllm_cache=False) as kb:
+                assert kb.query(photo, QUESTION, kcc=False).answer == "Peru"
+    pictured = [has_picture(body) for body in endpoint.bodies]
+    assert pictured == [True, False, False, False, True, False, False]
+    assert "You see no pictures" in endpoint.texts(1)[0]
 
 
-def test_a_reply_without_pictures_is_not_that_to_a_request_with_them(tmp_path):
-    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
-    with serving(REFUSALS[0], says("No idea."), says("A lamp.")) as endpoint:
-        cache = ReplyCache(tmp_path / "replies")
-        assert model_at(endpoint.url, cache=cache).chat(request).text == "No idea."
-        store_vision_support(endpoint.url, "m-1", sees_pictures=True)  # as a later ping does
-        assert model_at(endpoint.url, cache=cache).chat(request).text == "A lamp."
-
-
-def test_what_was_learned_last_holds_also_for_a_client_that_runs():
-    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
-    with serving(REFUSALS[0], *[says("A lamp.")] * 2, REFUSALS[0], says("Dark.")) as endpoint:
-        mllm = model_at(endpoint.url)
-        mllm.chat(request)
-        assert not mllm.sees_pictures
-        store_vision_support(endpoint.url, "m-1", sees_pictures=True)  # as a ping does
-        assert mllm.sees_pictures
-        assert mllm.chat(request).text == "A lamp."
-        assert mllm.chat(request).text == "Dark."
-        assert load_vision_support(endpoint.url, "m-1") is False
-        assert not model_at(endpoint.url).sees_pictures
-    assert [has_picture(body) for body in endpoint.bodies] == [True, False, True, True, False]
-
-
-def test_a_refusal_is_remembered_where_the_cache_cannot_be_written(tmp_path):
+def test_a_refusal_is_remembered_where_the_cache_cannot_be_written(lamp, photo, tmp_path):
     (tmp_path / "cache").write_text("a file in place of the folder")
-    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
-    with serving(REFUSALS[0], says("No idea."), says("None.")) as endpoint:
-        mllm = model_at(endpoint.url)
-        assert [mllm.chat(request).text for _ in range(2)] == ["No idea.", "None."]
-    assert [has_picture(body) for body in endpoint.bodies] == [True, False, False]
+    with serving(by=reads) as endpoint, lamp(endpoint) as kb:
+        assert [kb.query(photo, QUESTION).answer for _ in range(2)] == ["Peru", "Peru"]
+    pictured = [has_picture(body) for body in endpoint.bodies]
+    assert pictured == [True] + [False] * (len(pictured) - 1)
 
 
 @pytest.mark.parametrize("reason", ["images larger than 20 MB", "image/webp"])
-def test_a_refusal_of_one_picture_is_not_one_of_all(reason):
-    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
-    with serving(fails(400, f"we do not support {reason}")) as endpoint:
-        mllm = model_at(endpoint.url)
-        with pytest.raises(ModelFailed):
-            mllm.chat(request)
-        assert mllm.sees_pictures
+def test_a_refusal_of_one_picture_is_not_one_of_all(lamp, photo, reason):
+    with serving(by=lambda _: fails(400, f"we do not support {reason}")) as endpoint:
+        for _ in range(2):
+            with lamp(endpoint) as kb, pytest.raises(ModelFailed):
+                kb.query(photo, QUESTION)
+    assert list(map(has_picture, endpoint.bodies)) == [True, True]
 
 
 def test_a_request_that_needs_its_pictures_fails_on_a_model_that_sees_none():
@@ -142,24 +115,28 @@ def test_pictures_of_an_entity_are_not_captioned_by_a_model_that_sees_none(lamp)
 
 
 def test_a_ping_learns_whether_a_model_sees(lamp, ku, photo):
-    asked = ("query", photo, QUESTION, "--mllm", "m-1", "--mllm-url")
-    red = [True]
+    sees_red = [True]
 
     def model(body):
-        return says("Red.") if has_picture(body) and red else reads(body)
+        return replies(body, "Red.") if has_picture(body) and sees_red else reads(body)
 
-    with serving(by=model) as endpoint:
+    with serving(by=model) as endpoint, lamp(endpoint) as kb:
         ping = ("models", "ping", "--mllm", "m-1", "--mllm-url", endpoint.url)
         assert ku(*ping, "--json").json["pictures"]
-        assert load_vision_support(endpoint.url, "m-1") is True
-        red.clear()
+        sees_red.clear()
         assert "pictures: not seen" in ku(*ping).out
-        assert load_vision_support(endpoint.url, "m-1") is False
-        asked_before = len(endpoint.bodies)
-        run = ku(*map(str, asked), endpoint.url)
+        sent = len(endpoint.bodies)
+        run = ku("query", str(photo), QUESTION, *ping[2:])
         assert run.out.startswith("Peru\n")
         assert f"  note: {NOTE}\n" in run.out
-        assert not any(map(has_picture, endpoint.bodies[asked_before:]))
+        assert kb.query(photo, QUESTION).answer == "Peru"
+        assert not any(map(has_picture, endpoint.bodies[sent:]))
+        # What is learned later holds for a client that runs, and for replies that are kept.
+        sees_red.append(True)
+        assert ku(*ping, "--json").json["pictures"]
+        sent = len(endpoint.bodies)
+        assert kb.query(photo, QUESTION).draft == "Red."
+        assert has_picture(endpoint.bodies[sent])
 
 
 # ---- the evidence as text ----------------------------------------------------------------------
