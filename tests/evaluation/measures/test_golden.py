@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from ku_rag import KnowledgeBase, ScriptedMLLM
+from ku_rag.evaluation import evaluate
 from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.measures.official import infoseek_overall, quantity
 from ku_rag.evaluation.questions import EvaluationQuestion
-from tests.conftest import DATA
+from tests.conftest import DATA, write_records
 
 GOLDEN = DATA.parent / "golden" / "metrics"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden files are not there")
@@ -123,12 +125,17 @@ def test_numbers_and_ranges_of_infoseek():
     assert score("infoseek", "very high", ("100",), **gold) == 0
 
 
-def test_infoseek_sums_up_by_the_harmonic_mean_of_its_splits():
-    groups = ["unseen_question"] * 2 + ["unseen_entity"] * 3 + ["unseen_entity"]
-    questions = [EvaluationQuestion(str(n), "?", group=one) for n, one in enumerate(groups)]
-    got = measure("infoseek").summarize(questions, [1, 1, 1, 0, 0, None])
+def test_infoseek_sums_up_by_the_harmonic_mean_of_its_splits(kb, tmp_path):
+    question = {"question": "What is it?", "answers": ["red"], "answer_eval": ["red"]}
+    groups = ["unseen_question"] * 2 + ["unseen_entity"] * 3
+    asked = [*(question | {"group": group} for group in groups), {"question": "What is it?"}]
+    file = write_records(tmp_path / "q.jsonl", asked)
+    mllm = ScriptedMLLM(["red", "red", "red", "blue", "blue", "blue"])
+    with KnowledgeBase.open(kb.path, mllm=mllm) as base:
+        run = evaluate(base, file, method="model-only", measures=["infoseek"])
+    figure = run.figures["infoseek"]
     groups = {"unseen_entity": pytest.approx(1 / 3), "unseen_question": 1}
-    assert got == (0.5, groups)
+    assert (figure.value, figure.questions, figure.groups) == (pytest.approx(0.5), 5, groups)
 
 
 def test_multimodalqa_pairs_answers_and_reads_numbers():
@@ -141,4 +148,4 @@ def test_multimodalqa_pairs_answers_and_reads_numbers():
 
 def test_routes_are_scored_together():
     assert routes([["A", "B"], ["A"]], [["A", "B"], ["C"], ["D"]]) == [1 / 4, 1 / 2, 1 / 3]
-    assert measure("route_recall").score(EvaluationQuestion("1", "?"), Prediction()) is None
+    assert routes([], []) == [None, None, None]

@@ -26,8 +26,8 @@ WORDS = [
     "the",
     "table",
 ]
-ASKED = EvaluationQuestion("1", "What colour is the lamp?", answers=("a red lamp", "red"))
-BLUE = Prediction("a blue lamp on the red")
+GOLD = ["a red lamp", "red"]
+BLUE = "a blue lamp on the red"
 
 
 @pytest.fixture(scope="module")
@@ -71,44 +71,45 @@ def log_likelihood(tokenizer, bart, source, target):
     return sum(logs) / len(logs)
 
 
-def test_fluency_is_relative_to_the_best_reference(checkpoints):
+def test_fluency_is_relative_to_the_best_reference(score, checkpoints):
     folders, tokenizer, bart, _ = checkpoints
     ratios = [
         math.exp(
-            log_likelihood(tokenizer, bart, answer, BLUE.answer)
+            log_likelihood(tokenizer, bart, answer, BLUE)
             - log_likelihood(tokenizer, bart, answer, answer)
         )
-        for answer in ASKED.answers
+        for answer in GOLD
     ]
-    score = measure(f"qa_fl:{folders['bart']}").score
-    assert score(ASKED, BLUE) == pytest.approx(min(1.0, max(ratios)), abs=1e-4)
-    assert score(ASKED, Prediction("a red lamp")) == 1.0
-    assert score(ASKED, Prediction("")) == 0.0
+    name = f"qa_fl:{folders['bart']}"
+    assert score(name, BLUE, answers=GOLD) == pytest.approx(min(1.0, max(ratios)), abs=1e-4)
+    assert score(name, "a red lamp", answers=GOLD) == 1.0
+    assert score(name, "", answers=GOLD) == 0.0
 
 
-def test_quality_is_fluency_times_accuracy(checkpoints):
+def test_quality_is_fluency_times_accuracy(score, checkpoints):
     folders, *_ = checkpoints
-    asked = EvaluationQuestion("1", "Which?", answers=("red",), fields={"category": "color"})
     fluency, accuracy, quality = (
-        measure(name).score(asked, Prediction("a red lamp"))
+        score(name, "a red lamp", answers=["red"], category="color")
         for name in (f"qa_fl:{folders['bart']}", "webqa", f"qa:{folders['bart']}")
     )
     assert quality == pytest.approx(fluency * accuracy)
 
 
-def test_perplexity_of_an_answer(checkpoints):
+def test_perplexity_of_an_answer(score, checkpoints):
     torch = pytest.importorskip("torch")
     folders, tokenizer, _, gpt = checkpoints
-    tokens = torch.tensor([tokenizer(BLUE.answer).input_ids])
+    tokens = torch.tensor([tokenizer(BLUE).input_ids])
     with torch.no_grad():
         logs = gpt(tokens).logits[0, :-1].log_softmax(1)
     mean = float(logs.gather(1, tokens[0, 1:, None]).mean())
     name = f"perplexity:{folders['gpt']}"
-    assert measure(name).score(ASKED, BLUE) == pytest.approx(math.exp(-mean), rel=1e-4)
-    assert measure(name).score(ASKED, Prediction("lamp")) is None
+    assert score(name, BLUE, answers=GOLD) == pytest.approx(math.exp(-mean), rel=1e-4)
+    assert score(name, "lamp", answers=GOLD) is None
     assert is_lower_better(name)
 
 
 def test_a_folder_without_a_checkpoint(tmp_path):
     with pytest.raises(NotFound, match="holds no checkpoint"):
-        measure(f"qa_fl:{tmp_path}").score(ASKED, BLUE)
+        measure(f"qa_fl:{tmp_path}").score(
+            EvaluationQuestion("1", "?", answers=("red",)), Prediction(BLUE)
+        )

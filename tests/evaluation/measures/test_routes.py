@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from ku_rag.evaluation.measures.official import Consistency, consistency
+import pytest
+
+from ku_rag.evaluation.measures.official import consistency
 
 BITE = ("Rathian", "Triple Rush", "Bite")
 RUSH = ("Rathian", "Triple Rush")
 TAIL = ("Rathian", "Tail Swipe")
 ALONE = ("Rathian",)
+CRASH, SHOULDER, THUNDER = ("K", "Aerial", "Crash"), ("Z", "C", "Shoulder"), ("Z", "C", "Thunder")
 
 
-def test_routes_are_compared_whole():
-    got = consistency([BITE], [RUSH])
-    assert (got.precision, got.recall, got.overlap) == (0, 0, 0)
-
-
-def test_shares_are_of_what_was_retrieved_and_of_what_is_gold():
-    got = consistency([BITE, TAIL], [BITE, RUSH, ALONE, ("Rathian", "Roar")])
-    assert (got.precision, got.recall) == (1 / 4, 1 / 2)
-    assert got.overlap == 1 / 5
-
-
-def test_the_papers_examples():
-    # Figure 5: one of one found among four; one of two among two.
-    found = [("K", "Aerial"), ("K", "Aerial", "Crash"), ("K", "Kick"), ("K", "Breath")]
-    got = consistency([("K", "Aerial", "Crash")], found)
-    assert (got.recall, got.precision) == (1, 0.25)
-    got = consistency(
-        [("Z", "C", "Shoulder"), ("Z", "C", "Thunder")], [("Z", "C", "Thunder"), BITE]
-    )
-    assert (got.recall, got.precision) == (0.5, 0.5)
-
-
-def test_nothing_retrieved_scores_zero():
-    assert consistency([BITE], []) == Consistency(0, 0, 0)
-
-
-def test_repetitions_count_as_they_are_given():
-    got = consistency([BITE], [BITE, BITE])
-    assert (got.precision, got.recall, got.overlap) == (1 / 2, 1, 1 / 2)
+@pytest.mark.parametrize(
+    ("gold", "retrieved", "precision", "recall", "overlap"),
+    [
+        ([BITE], [RUSH], 0, 0, 0),  # a part of a route is another route
+        ([BITE, TAIL], [BITE, RUSH, ALONE, ("Rathian", "Roar")], 1 / 4, 1 / 2, 1 / 5),
+        # Figure 5 of the paper: one of one found among four; one of two among two.
+        ([CRASH], [("K", "Aerial"), CRASH, ("K", "Kick"), ("K", "Breath")], 1 / 4, 1, 1 / 4),
+        ([SHOULDER, THUNDER], [THUNDER, BITE], 1 / 2, 1 / 2, 1 / 3),
+        ([BITE], [], 0, 0, 0),
+        ([BITE], [BITE, BITE], 1 / 2, 1, 1 / 2),  # repetitions count as they are given
+    ],
+)
+def test_routes_are_compared_whole(gold, retrieved, precision, recall, overlap):
+    shares = consistency(gold, retrieved)
+    assert (shares.precision, shares.recall, shares.overlap) == (precision, recall, overlap)

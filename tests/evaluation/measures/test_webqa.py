@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ku_rag.evaluation.measures import measure
-from ku_rag.evaluation.measures.base import Prediction
-from ku_rag.evaluation.questions import EvaluationQuestion
-
 
 @pytest.mark.parametrize(
     ("category", "answer", "gold", "expected"),
@@ -25,13 +21,11 @@ from ku_rag.evaluation.questions import EvaluationQuestion
         ("text", "", "bronze", 0),
     ],
 )
-def test_accuracy(category, answer, gold, expected):
-    question = EvaluationQuestion("1", "?", answers=(gold,), fields={"Qcate": category})
-    assert measure("webqa").score(question, Prediction(answer)) == pytest.approx(expected)
+def test_accuracy(score, category, answer, gold, expected):
+    assert score("webqa", answer, answers=[gold], Qcate=category) == pytest.approx(expected)
 
 
-def test_keywords_replace_the_gold_answer():
+def test_keywords_replace_the_gold_answer(score):
     fields = {"Qcate": "text", "Keywords_A": "bronze horse"}
-    question = EvaluationQuestion("1", "?", answers=("The horse is bronze.",), fields=fields)
-    assert measure("webqa").score(question, Prediction("of bronze")) == 1 / 2
-    assert measure("webqa").score(EvaluationQuestion("1", "?"), Prediction("x")) is None
+    assert score("webqa", "of bronze", answers=["The horse is bronze."], **fields) == 1 / 2
+    assert score("webqa", "x") is None
