@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.addresses import origin
 from ku_rag.errors import BadInput
-from ku_rag.settings import Settings, user_configuration
+from ku_rag.settings import Settings
 from tests.endpoint import says, serving
 
 KEY = "sk-a-key-of-the-user"
@@ -115,10 +117,12 @@ def write(folder, **settings):
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in settings.items()]
     (folder / "ku.toml").write_text("".join(lines))
+    return folder / "ku.toml"
 
 
 def configure(**settings):
-    write(user_configuration().parent, **settings)
+    """Write the configuration of the user, and return its file."""
+    return write(Path(os.environ["XDG_CONFIG_HOME"], "ku-rag"), **settings)
 
 
 def sent(endpoint):
@@ -247,19 +251,20 @@ def test_a_served_base_sends_no_key_to_its_own_server(tmp_path, foreign):
 def test_the_configuration_of_the_user_goes_before_the_base_and_after_the_environment(
     tmp_path, monkeypatch
 ):
-    write(tmp_path, k_units=4, k_chunks=4, max_tokens=4, reranker_pool=4)
+    KnowledgeBase.open(tmp_path / "kb", create=True).close()
+    write(tmp_path / "kb", k_units=4, k_chunks=4, max_tokens=4, reranker_pool=4)
     configure(k_chunks=5, max_tokens=5, reranker_pool=5)
     monkeypatch.setenv("KU_MAX_TOKENS", "6")
     monkeypatch.setenv("KU_RERANKER_POOL", "6")
-    settings = Settings.load(tmp_path / "ku.toml", reranker_pool=7)
     names = ("k_units", "k_chunks", "max_tokens", "reranker_pool")
-    assert [getattr(settings, name) for name in names] == [4, 5, 6, 7]
+    with KnowledgeBase.open(tmp_path / "kb", reranker_pool=7) as kb:
+        assert [getattr(kb.settings, name) for name in names] == [4, 5, 6, 7]
 
 
 def test_an_error_names_the_configuration_of_the_user(tmp_path):
-    configure(k_units=0)
-    with pytest.raises(BadInput, match=rf"^{user_configuration()}: k_units is 0"):
-        Settings.load(tmp_path / "ku.toml")
+    file = configure(k_units=0)
+    with pytest.raises(BadInput, match=rf"^{file}: k_units is 0"):
+        KnowledgeBase.open(tmp_path / "kb")
 
 
 def test_every_address_among_the_settings_names_its_secret():
@@ -273,7 +278,7 @@ def test_doctor_says_where_keys_are_sent(ku, tmp_path, monkeypatch, foreign):
         [line] = [line for line in ku("doctor").out.splitlines() if "configuration:" in line]
         return line
 
-    file = user_configuration()
+    file = tmp_path / "config" / "ku-rag" / "ku.toml"
     assert seen() == (
         f"ok  configuration: none in {file}; OPENAI_API_KEY is not sent to {foreign.url}, which "
         "only ku.toml names"

@@ -241,13 +241,11 @@ def test_only_files_are_pictures(kb, tmp_path, kind):
             ask()
 
 
-def test_a_picture_file_has_a_largest_size(tmp_path):
-    from ku_rag.pictures import load_picture
-
+def test_a_picture_file_has_a_largest_size(kb, tmp_path):
     with (tmp_path / "p.png").open("wb") as file:
         file.truncate((512 << 20) + 1)
     with pytest.raises(BadInput, match="536,870,913 bytes"):
-        load_picture(tmp_path / "p.png")
+        kb.search(image=tmp_path / "p.png")
 
 
 # ---- opening, making, closing --------------------------------------------------------------------

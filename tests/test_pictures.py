@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ku_rag.errors import BadInput, NotFound
+from ku_rag import BadInput, KnowledgeBase, NotFound, Unit
 from ku_rag.picture_paths import locate_picture
 from ku_rag.pictures import (
     PixelBudget,
     decode,
-    fit_picture,
     load_picture,
     probe,
     to_rgb,
 )
+from tests.conftest import picture
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM"]
@@ -58,44 +58,93 @@ def png(width, height):
     )
 
 
+class Eye:
+    """An encoder that keeps the pictures that it is asked to encode."""
+
+    dim, max_tokens, cross_modal, fingerprint = 4, 50, False, "eye:4"
+
+    def __init__(self):
+        self.images = []
+
+    def count_tokens(self, text):
+        return len(text.split())
+
+    def encode_texts(self, texts):
+        return np.tile(np.float32([1, 0, 0, 0]), (len(texts), 1))
+
+    def encode_images(self, images):
+        self.images += images
+        return np.tile(np.float32([0, 1, 0, 0]), (len(images), 1))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A base of one picture; its encoder is an `Eye`."""
+    folder = tmp_path_factory.mktemp("base")
+    path, encoder = picture(folder / "a.png", 1), Eye()
+    with KnowledgeBase.open(folder / "kb", create=True, encoder=encoder, segmenter="whole") as kb:
+        kb.add(Unit("Lamp", images=(path,)))
+        yield kb
+
+
+@pytest.fixture
+def load(base):
+    """Search for a picture, and return it as the encoder sees it."""
+
+    def run(source):
+        base.search(image=source)
+        return base.encoder.images.pop()
+
+    return run
+
+
+@pytest.fixture
+def store(base, tmp_path):
+    """Add a unit with a picture of this content."""
+
+    def run(data):
+        file = tmp_path / "stored.png"
+        file.write_bytes(data)
+        base.add(Unit("Stored", images=(file,)))
+
+    return run
+
+
 # ---- what comes out right ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_is_read(kind):
+def test_every_format_is_read(kind, load):
     data = encoded(two_halves(), kind)
-    picture = load_picture(data)
+    picture = load(data)
     assert (picture.mode, picture.size) == ("RGB", (64, 32))
-    assert probe(data) == (64, 32, kind)
     left, right = np.asarray(picture)[16, 8], np.asarray(picture)[16, 56]
     assert np.abs(left.astype(int) - RED).max() <= 4
     assert np.abs(right.astype(int) - BLUE).max() <= 4
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_the_camera_may_be_turned(kind):
+def test_the_camera_may_be_turned(kind, load):
     exif = Image.Exif()
     exif[0x0112] = 6  # the left of the picture is the top of the scene
     data = encoded(two_halves(), kind, exif=exif)
-    picture = load_picture(data)
+    picture = load(data)
     assert picture.size == (32, 64)
-    assert probe(data) == (32, 64, kind)
     top, bottom = np.asarray(picture)[8, 16], np.asarray(picture)[56, 16]
     assert (top.argmax(), bottom.argmax()) == (0, 2)
 
 
-def test_of_an_animation_the_first_frame_is_taken():
+def test_of_an_animation_the_first_frame_is_taken(load):
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     for kind, options in {"GIF": {}, "PNG": {}, "WEBP": {"lossless": True}}.items():
         data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
-        assert load_picture(data).getpixel((4, 4)) == RED
-    assert probe(encoded(frames[0], "MPO", save_all=True, append_images=frames[1:]))[2] == "JPEG"
+        assert load(data).getpixel((4, 4)) == RED
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_16_bit_grey_is_scaled_not_clipped(kind):
+def test_16_bit_grey_is_scaled_not_clipped(kind, load):
     grey = np.array([[0, 257, 25_700, 65_535]], np.uint16)
-    picture = load_picture(encoded(Image.fromarray(grey), kind))
+    picture = load(encoded(Image.fromarray(grey), kind))
     assert [picture.getpixel((x, 0)) for x in range(4)] == [
         (0, 0, 0),
         (1, 1, 1),
@@ -104,36 +153,36 @@ def test_16_bit_grey_is_scaled_not_clipped(kind):
     ]
 
 
-def test_other_deep_greys_are_scaled():
+def test_other_deep_greys_are_scaled(load):
     unit = Image.fromarray(np.array([[0.0, 0.5, 1.0, np.nan]], np.float32))
-    assert list(np.asarray(load_picture(encoded(unit, "TIFF")))[0, :, 0]) == [0, 128, 255, 0]
+    assert list(np.asarray(load(encoded(unit, "TIFF")))[0, :, 0]) == [0, 128, 255, 0]
     deep = Image.fromarray(np.array([[0, 25_700, 65_535, -3]], np.int32))
-    assert list(np.asarray(load_picture(encoded(deep, "TIFF")))[0, :, 0]) == [0, 100, 255, 0]
+    assert list(np.asarray(load(encoded(deep, "TIFF")))[0, :, 0]) == [0, 100, 255, 0]
 
 
-def test_cmyk_palette_and_black_and_white_become_rgb():
+def test_cmyk_palette_and_black_and_white_become_rgb(load):
     cmyk = encoded(two_halves().convert("CMYK"), "TIFF")
-    assert load_picture(cmyk).getpixel((0, 0)) == RED
-    photo = load_picture(encoded(two_halves().convert("CMYK"), "JPEG"))
+    assert load(cmyk).getpixel((0, 0)) == RED
+    photo = load(encoded(two_halves().convert("CMYK"), "JPEG"))
     assert np.abs(np.subtract(photo.getpixel((60, 16)), BLUE)).max() <= 4
     palette = Image.new("P", (2, 1), 1)
     palette.putpalette([1, 2, 3, 40, 50, 60])
-    assert load_picture(encoded(palette)).getpixel((0, 0)) == (40, 50, 60)
-    assert load_picture(encoded(Image.new("1", (2, 1), 1))).getpixel((0, 0)) == (255, 255, 255)
+    assert load(encoded(palette)).getpixel((0, 0)) == (40, 50, 60)
+    assert load(encoded(Image.new("1", (2, 1), 1))).getpixel((0, 0)) == (255, 255, 255)
 
 
-def test_what_is_transparent_becomes_white():
-    assert load_picture(encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 0)))).getpixel((0, 0)) == (
+def test_what_is_transparent_becomes_white(load):
+    assert load(encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 0)))).getpixel((0, 0)) == (
         255,
         255,
         255,
     )
-    assert load_picture(encoded(Image.new("LA", (2, 2), (0, 51)))).getpixel((0, 0)) == (204,) * 3
+    assert load(encoded(Image.new("LA", (2, 2), (0, 51)))).getpixel((0, 0)) == (204,) * 3
     palette = Image.new("P", (2, 1), 0)
     palette.putpalette([1, 2, 3, 40, 50, 60])
     for transparency in (0, b"\0\xff"):
         data = encoded(palette, transparency=transparency)
-        assert load_picture(data).getpixel((0, 0)) == (255, 255, 255)
+        assert load(data).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_large_pictures_are_decoded_smaller_when_asked():
@@ -147,17 +196,17 @@ def test_large_pictures_are_decoded_smaller_when_asked():
     assert load_picture(encoded(large, "JPEG", exif=exif), longest=640).size == (250, 1_000)
 
 
-def test_a_transparent_value_of_16_bit_grey_becomes_white():
+def test_a_transparent_value_of_16_bit_grey_becomes_white(load):
     grey = np.array([[0, 25_700, 51_400]], np.uint16)
     data = encoded(Image.fromarray(grey), transparency=25_700)
-    assert list(np.asarray(load_picture(data))[0, :, 0]) == [0, 255, 200]
+    assert list(np.asarray(load(data))[0, :, 0]) == [0, 255, 200]
 
 
-def test_pictures_of_several_bands_are_converted_whole():
+def test_pictures_of_several_bands_are_converted_whole(load):
     rows = np.linspace(0, 1, 1_500, dtype=np.float32)
     values = np.repeat(rows[:, None] * 60_000, 1_000, axis=1)
     expected = np.rint(values * np.float32(255 / 65_535)).astype(np.uint8)
-    picture = load_picture(encoded(Image.fromarray(values), "TIFF"))
+    picture = load(encoded(Image.fromarray(values), "TIFF"))
     np.testing.assert_array_equal(np.asarray(picture)[..., 0], expected)
     layered = two_halves(1_500, 1_500).convert("RGBA")
     layered.putalpha(
@@ -167,7 +216,7 @@ def test_pictures_of_several_bands_are_converted_whole():
     )
     expected = np.asarray(two_halves(1_500, 1_500)).copy()
     expected[:750] = 255
-    np.testing.assert_array_equal(np.asarray(load_picture(encoded(layered))), expected)
+    np.testing.assert_array_equal(np.asarray(load(encoded(layered))), expected)
 
 
 def test_a_picture_that_is_rgb_is_not_copied():
@@ -176,15 +225,13 @@ def test_a_picture_that_is_rgb_is_not_copied():
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_large_pictures_are_fitted(kind):
+def test_large_pictures_are_fitted(kind, load):
     exif = Image.Exif()
     exif[0x0112] = 6
     data = encoded(two_halves(6_400, 3_200), kind, exif=exif)
-    picture, size = fit_picture(data)
-    assert (picture.size, size) == ((800, 1_600), (3_200, 6_400))
+    picture = load(data)
+    assert picture.size == (800, 1_600)
     assert [np.argmax(picture.getpixel((400, y))) for y in (100, 1_500)] == [0, 2]
-    small = two_halves()
-    assert fit_picture(small) == (small, (64, 32))
 
 
 # ---- how much at the same time -----------------------------------------------------------------
@@ -261,40 +308,40 @@ def test_threads_together_need_the_memory_of_the_largest_picture(mode, rounds):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_truncated_pictures_are_refused(kind):
+def test_truncated_pictures_are_refused(kind, load):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
     data = encoded(noise, kind)
     with pytest.raises(BadInput, match=r"broken .*save or copy it again$"):
-        load_picture(data[: len(data) // 2])
+        load(data[: len(data) // 2])
     with pytest.raises(BadInput, match=r"save it again|copy it again"):
-        load_picture(data[:20])
+        load(data[:20])
 
 
 @pytest.mark.parametrize("data", [b"hello", b"<svg/>", b"%PDF-1.4", bytes(100), b"\xff\xd8\xff"])
-def test_other_files_are_no_pictures(data):
-    for read in (load_picture, probe):
+def test_other_files_are_no_pictures(data, store, load):
+    for read in (load, store):
         with pytest.raises(BadInput, match=r"not a readable picture .* expected one of JPEG, PNG"):
             read(data)
 
 
-def test_empty_files_are_no_pictures():
-    for read in (load_picture, probe):
+def test_empty_files_are_no_pictures(store, load):
+    for read in (load, store):
         with pytest.raises(BadInput, match=re.escape("the picture is empty (0 bytes)")):
             read(b"")
 
 
 @pytest.mark.parametrize("side", [60_000, 8_001, 2**31 - 1])
-def test_sizes_are_bounded_before_decoding(side):
+def test_sizes_are_bounded_before_decoding(side, store, load):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for read in (load_picture, probe):
+    for read in (load, store):
         with pytest.raises(BadInput, match=r"at most 64,000,000 (pixels )?are decoded"):
             read(png(side, side))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
 
 
-def test_a_picture_of_the_largest_size_is_only_broken():
+def test_a_picture_of_the_largest_size_is_only_broken(load):
     with pytest.raises(BadInput, match="the PNG picture is broken"):
-        load_picture(png(8_000, 8_000))
+        load(png(8_000, 8_000))
 
 
 @pytest.mark.parametrize("lossless", [False, True])
@@ -329,36 +376,35 @@ def test_want_of_memory_is_not_a_broken_picture():
     assert done.stdout == "MemoryError\n"
 
 
-def test_broken_exif_data_does_not_hide_the_picture():
+def test_broken_exif_data_does_not_hide_the_picture(load):
     data = encoded(two_halves(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\xff" + bytes(20))
-    assert load_picture(data).size == (64, 32)
-    assert probe(data) == (64, 32, "JPEG")
+    assert load(data).size == (64, 32)
 
 
-def test_warnings_do_not_leak():
+def test_warnings_do_not_leak(load):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(BadInput, match="10,000 × 10,000 pixels: at most 64,000,000 are"):
-            load_picture(png(10_000, 10_000))
+            load(png(10_000, 10_000))
         with pytest.raises(BadInput, match="not a readable picture"):
-            load_picture(encoded(two_halves(), "TIFF")[:20])
+            load(encoded(two_halves(), "TIFF")[:20])
     assert caught == []
 
 
 # ---- files -------------------------------------------------------------------------------------
 
 
-def test_files_are_loaded_or_named_in_the_message(tmp_path):
+def test_files_are_loaded_or_named_in_the_message(tmp_path, load):
     file = tmp_path / "a.png"
     file.write_bytes(encoded(two_halves()))
-    assert load_picture(file).size == (64, 32)
+    assert load(file).size == (64, 32)
     with pytest.raises(NotFound, match=r"b\.png is not there"):
-        load_picture(tmp_path / "b.png")
+        load(tmp_path / "b.png")
     with pytest.raises(BadInput, match="cannot be read"):
-        load_picture(tmp_path)
+        load(tmp_path)
     file.write_bytes(b"")
     with pytest.raises(BadInput, match=r"a\.png: the picture is empty"):
-        load_picture(file)
+        load(file)
 
 
 def test_pictures_lie_in_the_folder_of_their_record(tmp_path):

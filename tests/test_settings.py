@@ -8,7 +8,6 @@ import pytest
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import BadInput, Mismatch
-from ku_rag.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -19,12 +18,13 @@ def _no_variables(monkeypatch):
         monkeypatch.delenv(name)
 
 
-def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
-    path = tmp_path / "ku.toml"
-    path.write_text("k_units = 4\nk_chunks = 4\nmax_tokens = 4\n", encoding="utf-8")
+def test_arguments_go_before_the_environment_and_that_before_the_file(kb, monkeypatch):
+    file = kb.path / "ku.toml"
+    file.write_text("k_units = 4\nk_chunks = 4\nmax_tokens = 4\n", encoding="utf-8")
     monkeypatch.setenv("KU_K_CHUNKS", "5")
     monkeypatch.setenv("KU_MAX_TOKENS", "5")
-    settings = Settings.load(path, max_tokens=6, max_memory=None)
+    with KnowledgeBase.open(kb.path, max_tokens=6, max_memory=None) as base:
+        settings = base.settings
     assert (settings.k_units, settings.k_chunks, settings.max_tokens) == (4, 5, 6)
     assert settings.max_memory == 1024
 
@@ -50,7 +50,7 @@ def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path, 
 def test_a_variable_out_of_range_is_named(tmp_path, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(BadInput, match=f"^{name} is "):
-        Settings.load(tmp_path / "ku.toml")
+        KnowledgeBase.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_line_out_of_range_is_named_with_its_file(tmp_path, line):
     path = tmp_path / "ku.toml"
     path.write_text(line, encoding="utf-8")
     with pytest.raises(BadInput, match=rf"ku\.toml: {line.split()[0]} is "):
-        Settings.load(path)
+        KnowledgeBase.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ def test_a_line_out_of_range_is_named_with_its_file(tmp_path, line):
 )
 def test_an_argument_out_of_range_is_named(tmp_path, given):
     with pytest.raises(BadInput, match=f"^argument {next(iter(given))} is "):
-        Settings.load(tmp_path / "ku.toml", **given)
+        KnowledgeBase.open(tmp_path, **given)
 
 
 def test_an_unknown_setting_is_named_with_its_place(tmp_path):
     with pytest.raises(BadInput, match="argument k_chunk: there is no setting"):
-        Settings.load(tmp_path / "ku.toml", k_chunk=4)
+        KnowledgeBase.open(tmp_path, k_chunk=4)
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    path = tmp_path / "ku.toml"
-    made = Settings(segmenter='yolo:C:\\new\\"weights".pt', device="cpu", k_units=9)
-    path.write_text(made.to_toml({"segmenter", "device"}), encoding="utf-8")
-    assert Settings.load(path) == Settings(segmenter=made.segmenter)
+    model = 'C:\\new\\"weights".gguf'
+    KnowledgeBase.open(tmp_path / "kb", create=True, mllm=model, device="cpu", k_units=9).close()
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert (kb.settings.mllm, kb.settings.device, kb.settings.k_units) == (model, "auto", 9)
 
 
 @pytest.mark.parametrize("kind", ["brackets", "braces", "folder", "pipe", "large"])
@@ -120,7 +120,7 @@ def test_a_file_that_holds_no_settings_is_named(tmp_path, kind):
             path.write_text("#" * (2 << 20))
     said = {"folder": "is a folder", "pipe": "is a pipe", "large": "2,097,152 bytes"}
     with pytest.raises(BadInput, match=rf"ku\.toml .*{said.get(kind, 'nested too deep')}"):
-        Settings.load(path)
+        KnowledgeBase.open(tmp_path)
 
 
 def test_a_language_that_was_changed_is_reported_with_what_to_do(tmp_path):
