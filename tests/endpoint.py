@@ -14,13 +14,15 @@ from typing import Any
 
 from PIL import Image
 
+from ku_rag.mllm.cache import ReplyCache
 from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.settings import Settings
 
 
 def model_at(url: str, model: str = "m-1", **options: Any) -> EndpointMLLM:
-    """The client of an endpoint; options are settings without "mllm_", or budget, cache, wait."""
-    own = {name: options.pop(name) for name in ("budget", "cache", "wait") if name in options}
+    """The client of an endpoint; options are settings without "mllm_", `wait`, and `is_cached`."""
+    own = {"wait": options.pop("wait")} if "wait" in options else {}
+    own |= {"cache": ReplyCache()} if options.pop("is_cached", False) else {}
     settings = {f"mllm_{name}": value for name, value in options.items()}
     return EndpointMLLM(Settings(mllm=model, mllm_url=url, **settings), **own)
 

@@ -143,7 +143,6 @@ class EndpointMLLM:
 
     Args:
         settings: those whose names begin with "mllm".
-        budget: counts calls and tokens; None for the limits in the settings.
         cache: of replies; None for none.
         wait: called with the seconds to wait before a retry.
         sees_pictures: whether the model sees pictures; None for what was learned of it before.
@@ -156,7 +155,6 @@ class EndpointMLLM:
         self,
         settings: Settings,
         *,
-        budget: Budget | None = None,
         cache: ReplyCache | None = None,
         wait: Callable[[float], None] = time.sleep,
         sees_pictures: bool | None = None,
@@ -164,7 +162,7 @@ class EndpointMLLM:
         self.model, self._settings = settings.mllm, settings
         self._endpoint = Endpoint(settings, self.model, "mllm_url", wait)
         self.url = self._endpoint.url
-        self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
+        self._budget = Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
         self._sees_pictures = sees_pictures
         self._rejected_formats: frozenset[str] = frozenset()

@@ -10,7 +10,6 @@ import pytest
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.errors import BadInput, ModelFailed
-from ku_rag.mllm.budget import Budget
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.types import Cell, Table
 from tests.conftest import picture
@@ -316,7 +315,7 @@ def test_a_pattern_is_needed(songs):
 def test_a_spent_budget_ends_the_construction(songs):
     cast = dixon_cast()
     with serving(by=lambda body: says(json.dumps(cast.replies["pattern"]))) as endpoint:
-        cast.model = model_at(endpoint.url, retries=0, budget=Budget(max_calls=1))
+        cast.model = model_at(endpoint.url, retries=0, max_calls=1)
         found = build(songs, cast)
     assert (found.enough, found.usage["calls"]) == (False, 1)
     assert "budget" in found.stopped

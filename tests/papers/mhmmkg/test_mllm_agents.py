@@ -9,7 +9,7 @@ import threading
 import pytest
 from PIL import Image
 
-from ku_rag import ScriptedMLLM
+from ku_rag import KnowledgeBase, ScriptedMLLM
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.graph import mllm_calls
 from ku_rag.graph.model import Graph, Path
@@ -138,6 +138,13 @@ def graph(kb, tmp_path):
     return Graph(kb._database.connection, kb._layout)
 
 
+def search(kb, mllm, question=QUERY.question, hints=QUERY.hints, **options):
+    """What a search finds that is told what people see."""
+    with KnowledgeBase.open(kb.path, mllm=mllm) as base:
+        about = {"hints": hints, "perception": QUERY.perception, "setting": "perceptive"}
+        return base.graph.search(question, **about, **options).search
+
+
 def root(graph):
     """The path of Rathian alone."""
     return Path(graph.topics(1)[0])
@@ -159,9 +166,9 @@ BITE = f"{RUSH} —continues→ Bite (mostly; when the hunter is near)"
 BECOME = f"{RUSH} —may become→ Bite"
 
 
-def test_a_model_finds_the_papers_example(graph):
+def test_a_model_finds_the_papers_example(kb, graph):
     mllm = ScriptedMLLM(Script(useful=["Triple Rush", "Bite"]))
-    found = explore(graph, QUERY, ModelAgents(mllm, graph))
+    found = search(kb, mllm)
     assert found.topic.name == "Rathian"
     assert texts(found.paths) == [BITE, BECOME]
     assert [(e.round, e.agent, e.about, e.said) for e in found.trace] == [
@@ -173,13 +180,13 @@ def test_a_model_finds_the_papers_example(graph):
         (2, "validation", BITE, "enough: So."),
         (2, "validation", BECOME, "enough: So."),
     ]
-    assert usage(found.trace)["calls"] == len(mllm.requests) == 7
+    assert len(mllm.requests) == 7 + 1  # and the answer
     assert {request.temperature for request in mllm.requests} == {0.0}
 
 
-def test_each_agent_is_told_what_it_needs_and_as_data(graph):
+def test_each_agent_is_told_what_it_needs_and_as_data(kb, graph):
     mllm = ScriptedMLLM(Script(useful=["Triple Rush", "Bite"]))
-    explore(graph, QUERY, ModelAgents(mllm, graph))
+    search(kb, mllm)
     (topic,) = asked(mllm, "topic")
     assert QUERY.question in topic.messages[0].text
     given = [{"known": QUERY.hints}, {"shown": QUERY.perception}]
@@ -283,7 +290,6 @@ def test_the_perceiver_puts_the_pictures_into_words(graph):
 def star(kb, count):
     relations = [Relation("has", f"Move {n}", "attack") for n in range(count)]
     kb.add(Unit("Rathian", id="Rathian", metadata={"topic": True}, relations=relations))
-    return Graph(kb._database.connection, kb._layout)
 
 
 def test_all_that_a_round_asks_is_asked_at_once(kb):
@@ -295,11 +301,8 @@ def test_all_that_a_round_asks_is_asked_at_once(kb):
                 barrier.wait()
             return super().validate(request, text)
 
-    graph = star(kb, 6)
-    found = explore(
-        graph, QUERY, ModelAgents(ScriptedMLLM(Together()), graph), SearchLimits(max_rounds=1)
-    )
-    assert len(found.leaves) == 6
+    star(kb, 6)
+    assert len(search(kb, ScriptedMLLM(Together()), rounds=1).leaves) == 6
 
 
 def test_answers_are_in_order_whatever_came_first(kb):
@@ -314,10 +317,8 @@ def test_answers_are_in_order_whatever_came_first(kb):
                 last_has_come.set()
             return {"reason": end, "enough": end in ("Move 0", "Move 3")}
 
-    graph = star(kb, 4)
-    found = explore(
-        graph, QUERY, ModelAgents(ScriptedMLLM(Slow()), graph), SearchLimits(max_rounds=1)
-    )
+    star(kb, 4)
+    found = search(kb, ScriptedMLLM(Slow()), rounds=1)
     assert texts(found.paths) == ["Rathian —has→ Move 0", "Rathian —has→ Move 3"]
     assert [entry.said.partition(": ")[2] for entry in found.trace[-4:]] == [
         f"Move {n}" for n in range(4)
@@ -339,10 +340,9 @@ def test_no_more_are_asked_at_once_than_workers(kb, monkeypatch):
                 together.pop()
             return super().validate(request, text)
 
-    graph = star(kb, 12)
+    star(kb, 12)
     monkeypatch.setattr(mllm_calls, "WORKERS", 3)
-    agents = ModelAgents(ScriptedMLLM(Counting()), graph)
-    explore(graph, QUERY, agents, SearchLimits(max_rounds=1))
+    search(kb, ScriptedMLLM(Counting()), rounds=1)
     assert max(most) <= 3
 
 
@@ -367,10 +367,9 @@ def test_names_without_letters_are_matched_as_they_are():
     assert matched(["???", "", " !!! ", "…"], among) == ([2, 1], ["…"])
 
 
-def test_names_that_do_not_exist_are_left_out_and_noted(graph):
+def test_names_that_do_not_exist_are_left_out_and_noted(kb, graph):
     named = ["Triple Rush", "Fire\x1b[31m Breath", "Moon"]
-    mllm = ScriptedMLLM(Script(useful=named))
-    found = explore(graph, QUERY, ModelAgents(mllm, graph), SearchLimits(max_rounds=1))
+    found = search(kb, ScriptedMLLM(Script(useful=named)), rounds=1)
     assert texts(found.leaves) == [RUSH]
     note = next(entry for entry in found.trace if entry.agent == "expansion")
     assert note.remark == (
@@ -378,7 +377,7 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
-    found = explore(graph, QUERY, ModelAgents(many, graph), SearchLimits(max_rounds=1))
+    found = search(kb, many, rounds=1)
     note = next(entry for entry in found.trace if entry.agent == "expansion")
     assert note.remark.endswith("'Moon 4' and 45 more")
 
@@ -386,12 +385,12 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
 @pytest.mark.parametrize(
     "said", ["I should think that all of them help.", "", '{"useful": {"all": 1}}']
 )
-def test_prose_and_nothing_count_as_nothing(graph, said):
+def test_prose_and_nothing_count_as_nothing(kb, graph, said):
     class Talking(Script):
         def expand(self, request, text):
             return said
 
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Talking()), graph))
+    found = search(kb, ScriptedMLLM(Talking()))
     assert texts(found.leaves) == ["Rathian"]
     assert found.stopped == (
         "nothing was left to open; no path was enough; one of the agents' replies could not be used"
@@ -401,49 +400,48 @@ def test_prose_and_nothing_count_as_nothing(graph, said):
     assert "cannot be used" in entry.remark
 
 
-def test_one_failed_reply_does_not_end_the_search(graph):
+def test_one_failed_reply_does_not_end_the_search(kb, graph):
     class Failing(Script):
         def validate(self, request, text):
             if data(text)[-1]["entity"] == "Triple Rush":
                 raise ModelFailed("the endpoint is down")
             return super().validate(request, text)
 
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Failing()), graph))
+    found = search(kb, ScriptedMLLM(Failing()))
     assert texts(found.paths) == [BITE, BECOME]
     entry = next(e for e in found.trace if e.about == RUSH and e.agent == "validation")
     assert (entry.said, entry.remark) == ("not enough", "the endpoint is down")
 
 
-def test_a_model_that_never_says_enough_ends_with_leaves(graph):
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Script(enough=())), graph))
+def test_a_model_that_never_says_enough_ends_with_leaves(kb, graph):
+    found = search(kb, ScriptedMLLM(Script(enough=())))
     assert found.paths == ()
     assert BITE in texts(found.paths or found.leaves)
     assert found.stopped == "nothing was left to open; no path was enough"
 
 
 @pytest.mark.parametrize("said", ["Zorah", "", "rathian, I think"])
-def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(graph, said):
-    agents = ModelAgents(ScriptedMLLM(Script(topic=said)), graph)
-    assert agents.topic(QUERY, graph.topics(9)).name == "Rathian"
-    assert agents.trace[-1].remark.endswith("Rathian is named in the query, so it was selected")
-    assert agents.topic(Query("What is it?"), graph.topics(9)) is None
-    assert "is named in" not in agents.trace[-1].remark
+def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(kb, graph, said):
+    found = search(kb, ScriptedMLLM(Script(topic=said)))
+    assert found.topic.name == "Rathian"
+    remark = found.trace[0].remark
+    assert remark.endswith("Rathian is named in the query, so it was selected")
+    found = search(kb, ScriptedMLLM(Script(topic=said)), "What is it?", hints="")
+    assert found.topic is None
+    assert "is named in" not in found.trace[0].remark
 
 
 def test_the_longest_name_in_the_query_is_the_topic(kb):
     for name in ("Rath", "Pink Rathian", "Rathian", "!"):
         kb.add(Unit(name, id=name, metadata={"topic": True}, relations=(ROAR,)))
-    graph = Graph(kb._database.connection, kb._layout)
-    agents = ModelAgents(ScriptedMLLM(Script(topic="")), graph)
-    found = agents.topic(Query("What of the pink rathian, Rathian!"), graph.topics(9))
-    assert found.name == "Pink Rathian"
+    found = search(kb, ScriptedMLLM(Script(topic="")), "What of the pink rathian, Rathian!")
+    assert found.topic.name == "Pink Rathian"
 
 
 def test_without_topics_nobody_is_asked(kb):
     mllm = ScriptedMLLM(Script())
-    agents = ModelAgents(mllm, Graph(kb._database.connection, kb._layout))
-    assert agents.topic(QUERY, []) is None
-    assert mllm.requests == []
+    assert search(kb, mllm).topic is None
+    assert [role(request.messages[-1].text) for request in mllm.requests] == ["answer"]
 
 
 def test_of_many_topics_those_are_shown_that_share_words(kb):
@@ -451,14 +449,12 @@ def test_of_many_topics_those_are_shown_that_share_words(kb):
         Unit(f"Monster {n}", id=f"m{n}", metadata={"topic": True}, relations=(ROAR,))
         for n in range(400)
     )
-    graph = Graph(kb._database.connection, kb._layout)
     mllm = ScriptedMLLM(Script(topic="monster 399"))
-    agents = ModelAgents(mllm, graph)
-    found = agents.topic(Query("Which attack follows?", hints="399"), graph.topics(1_000))
-    assert found.name == "Monster 399"
+    found = search(kb, mllm, hints="399")
+    assert found.topic.name == "Monster 399"
     assert len(data(mllm.requests[0].messages[0].text)[-1]["topics"]) == 249
     expected = "249 of 400 topics were used: those that share most words with the query"
-    assert agents.trace[-1].remark == expected
+    assert found.trace[0].remark == expected
 
 
 def test_what_stands_in_the_graph_is_data(kb):

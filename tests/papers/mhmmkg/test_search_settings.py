@@ -7,15 +7,11 @@ import json
 import pytest
 from PIL import Image
 
+from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
-from ku_rag.graph.model import Graph, Path
-from ku_rag.graph.search_types import Query, SearchLimits
-from ku_rag.mllm.budget import Budget
-from ku_rag.mllm.prompts import load_prompts
-from ku_rag.papers.mhmmkg.search_settings import SETTINGS, answer
 from ku_rag.types import Relation, Unit
 from tests.conftest import picture
-from tests.endpoint import fails, model_at, says, serving
+from tests.endpoint import fails, says, serving
 from tests.papers.mhmmkg.test_mllm_agents import data, role
 
 QUESTION = "Which attack follows?"
@@ -28,11 +24,13 @@ BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
 
 TO_RUSH = "Rathian —attack of→ "
 
+GOLD = [["Rathian", "Triple Rush", "Bite"]]
+
 SEARCH = ["topic", "validate", "expand", "validate", "expand", "validate", "expand"]
 
 
 @pytest.fixture
-def graph(kb, tmp_path):
+def monsters(kb, tmp_path):
     kb.add_many(
         [
             Unit(
@@ -54,7 +52,7 @@ def graph(kb, tmp_path):
             ),
         ]
     )
-    return Graph(kb._database.connection, kb._layout)
+    return kb
 
 
 def plays(enough=("Bite",), stumbles=()):
@@ -81,18 +79,12 @@ def plays(enough=("Bite",), stumbles=()):
     return say
 
 
-def ask(graph, setting, endpoint, *, pictures=True, perception=PEOPLE, budget=None, **more):
-    shown = (Image.new("RGB", (1600, 800), "green"),) if pictures else ()
-    query = Query(QUESTION, shown, HINT, perception)
-    mllm = model_at(endpoint.url, retries=0, budget=budget)
-    return answer(graph, query, setting, mllm, **more)
-
-
-def gold(graph):
-    (rathian,) = graph.topics(9)
-    (rush,) = graph.hop(rathian)
-    (bite,) = graph.hop(rush.tail)
-    return [Path(rathian, (rush, bite))]
+def ask(kb, setting, endpoint, *, pictures=True, perception=PEOPLE, settings=None, **options):
+    images = (Image.new("RGB", (1600, 800), "green"),) if pictures else ()
+    settings = {"mllm": "m-1", "mllm_retries": 0, "mllm_cache": False} | (settings or {})
+    with KnowledgeBase.open(kb.path, mllm_url=endpoint.url, **settings) as base:
+        about = {"images": images, "hints": HINT, "perception": perception}
+        return base.graph.search(QUESTION, setting=setting, **about, **options)
 
 
 def played(endpoint):
@@ -120,9 +112,9 @@ def played(endpoint):
         ),
     ],
 )
-def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agents, seen, told):
+def test_a_setting_gives_what_table_2_says_and_nothing_else(monsters, setting, agents, seen, told):
     with serving(by=plays()) as endpoint:
-        answered = ask(graph, setting, endpoint, gold=gold(graph))
+        answered = ask(monsters, setting, endpoint, gold=GOLD)
     assert (answered.answer, answered.failed, answered.setting) == ("Bite", "", setting)
     assert played(endpoint) == agents
     assert [bool(endpoint.pictures(n)) for n in range(len(agents))] == seen
@@ -133,8 +125,7 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agen
     assert [part for part in every if part in last.replace('\\"', '"')] == told
     others = "".join(text for n in range(len(agents)) for text in endpoint.texts(n))
     assert [part for part in every if part in others] == told
-    chosen = SETTINGS[setting]
-    assert (answered.search is not None) == chosen.searches
+    assert (answered.search is not None) == ("topic" in agents)
     assert answered.usage == {
         "calls": len(agents),
         "cached": 0,
@@ -146,15 +137,15 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agen
     assert (answered.trace[-1].agent, answered.trace[-1].said) == ("answer", "Bite")
 
 
-def test_pictures_are_sent_in_the_size_that_the_paper_has(graph):
+def test_pictures_are_sent_in_the_size_that_the_paper_has(monsters):
     with serving(by=plays()) as endpoint:
-        ask(graph, "vanilla", endpoint)
+        ask(monsters, "vanilla", endpoint)
         assert [shown.size for shown in endpoint.pictures(0)] == [(1024, 512)]
 
 
-def test_the_result_is_told_as_json(graph):
+def test_the_result_is_told_as_json(monsters):
     with serving(by=plays()) as endpoint:
-        answered = ask(graph, "perceptive", endpoint)
+        answered = ask(monsters, "perceptive", endpoint)
     told = answered.to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["setting"] == "perceptive"
@@ -167,9 +158,9 @@ def test_the_result_is_told_as_json(graph):
     assert told["usage"]["calls"] == 7
 
 
-def test_where_no_path_is_enough_the_best_leaves_are_told(graph):
+def test_where_no_path_is_enough_the_best_leaves_are_told(monsters):
     with serving(by=plays(enough=())) as endpoint:
-        answered = ask(graph, "perceptive", endpoint)
+        answered = ask(monsters, "perceptive", endpoint)
     assert not answered.search.enough
     assert [path.text for path in answered.paths] == [BITE]
     assert answered.answer == "Bite"
@@ -179,45 +170,44 @@ def test_no_more_paths_are_told_than_alpha(kb):
     names = [f"Move {n}" for n in range(8)]
     relations = [Relation("has", name, "attack") for name in names]
     kb.add(Unit("Rathian", id="Rathian", metadata={"topic": True}, relations=relations))
-    graph = Graph(kb._database.connection, kb._layout)
     with serving(by=plays(enough=names)) as endpoint:
-        five = ask(graph, "perceptive", endpoint)
-        two = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_paths=2))
+        five = ask(kb, "perceptive", endpoint)
+        two = ask(kb, "perceptive", endpoint, most=2)
     assert len(five.paths) == 5
     assert [path.end.name for path in two.paths] == ["Move 0", "Move 1"]
 
 
-def test_a_question_without_pictures_needs_no_perceiver(graph):
+def test_a_question_without_pictures_needs_no_perceiver(monsters):
     with serving(by=plays()) as endpoint:
-        answered = ask(graph, "unaided-online", endpoint, pictures=False)
+        answered = ask(monsters, "unaided-online", endpoint, pictures=False)
         assert "perceive" not in played(endpoint)
-        assert ask(graph, "vanilla+", endpoint, pictures=False, perception="").answer == "Bite"
+        assert ask(monsters, "vanilla+", endpoint, pictures=False, perception="").answer == "Bite"
     assert answered.perception == ""
 
 
-def test_a_topic_that_is_given_is_not_asked_for(graph):
-    (start,) = graph.topics(9)
+def test_a_topic_that_is_given_is_not_asked_for(monsters):
     with serving(by=plays()) as endpoint:
-        answered = ask(graph, "perceptive", endpoint, topic=graph.hop(start)[0].tail)
+        answered = ask(monsters, "perceptive", endpoint, topic="Triple Rush")
         assert "topic" not in played(endpoint)
     assert [path.text for path in answered.paths] == [BITE.removeprefix(TO_RUSH)]
 
 
-def test_depth_first_and_the_longest_path_are_passed_on(graph):
+def test_depth_first_and_the_longest_path_are_passed_on(monsters):
     with serving(by=plays()) as endpoint:
-        deep = ask(graph, "perceptive", endpoint, limits=SearchLimits(depth_first=True))
-        short = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_rounds=1))
+        deep = ask(monsters, "perceptive", endpoint, depth_first=True)
+        short = ask(monsters, "perceptive", endpoint, rounds=1)
     assert [path.text for path in deep.paths] == [BITE]
     assert [path.text for path in short.paths] == ["Rathian —attack of→ Triple Rush"]
 
 
-def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(graph, tmp_path):
-    (tmp_path / "answer.md").write_text(
-        "Give the answer in as few words: $question $data HERE", encoding="utf-8"
-    )
-    own = load_prompts("ku_rag.papers.mhmmkg", tmp_path)
+def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(monsters, tmp_path):
+    own = tmp_path / "prompts"
+    own.mkdir()
+    text = "Give the answer in as few words: $question $data HERE"
+    (own / "answer.md").write_text(text, encoding="utf-8")
+    settings = {"mllm": "m-2", "prompts": str(own)}
     with serving(by=plays()) as endpoint:
-        ask(graph, "unaided-offline", endpoint, captioner="m-2", prompts=own)
+        ask(monsters, "unaided-offline", endpoint, settings=settings)
         (last,) = endpoint.texts(-1)
     assert last.endswith("HERE")
     assert ANOTHER in last
@@ -227,41 +217,42 @@ def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(graph, t
 # ---- what a setting refuses, and where a model fails --------------------------------------------
 
 
-def test_settings_refuse_what_they_cannot_do(graph):
+def test_settings_refuse_what_they_cannot_do(monsters):
     with serving(by=plays()) as endpoint:
         with pytest.raises(BadInput, match="expected one of vanilla, vanilla\\+, knowledgeable"):
-            ask(graph, "clairvoyant", endpoint)
+            ask(monsters, "clairvoyant", endpoint)
         with pytest.raises(BadInput, match="give them as `gold`"):
-            ask(graph, "knowledgeable", endpoint)
+            ask(monsters, "knowledgeable", endpoint)
         for setting in ("vanilla+", "knowledgeable", "perceptive"):
             with pytest.raises(BadInput, match="give it as the query's `perception`"):
-                ask(graph, setting, endpoint, perception="", gold=gold(graph))
+                ask(monsters, setting, endpoint, perception="", gold=GOLD)
         assert endpoint.bodies == []
 
 
-def test_without_a_search_a_failed_reply_is_an_error(graph):
+def test_without_a_search_a_failed_reply_is_an_error(monsters):
     with serving(by=plays(stumbles={"answer"})) as endpoint:
         with pytest.raises(ModelFailed, match="this cannot be done"):
-            ask(graph, "vanilla", endpoint)
-        budget = Budget(max_calls=1)
-        budget.take_call()
-        with pytest.raises(BudgetSpent):
-            ask(graph, "vanilla", endpoint, budget=budget)
+            ask(monsters, "vanilla", endpoint)
+        settings = {"mllm": "m-1", "mllm_url": endpoint.url, "mllm_max_calls": 1}
+        with KnowledgeBase.open(monsters.path, **settings) as base:
+            for error in (ModelFailed, BudgetSpent):
+                with pytest.raises(error):
+                    base.graph.search(QUESTION, setting="vanilla")
 
 
-def test_after_a_search_a_failed_reply_loses_nothing(graph):
+def test_after_a_search_a_failed_reply_loses_nothing(monsters):
     with serving(by=plays(stumbles={"answer"})) as endpoint:
-        answered = ask(graph, "perceptive", endpoint)
+        answered = ask(monsters, "perceptive", endpoint)
     assert answered.answer == ""
     assert "this cannot be done" in answered.failed
     assert [path.text for path in answered.search.paths] == [BITE]
     assert answered.trace[-1].failed
 
 
-def test_the_budget_may_end_anywhere(graph):
+def test_the_budget_may_end_anywhere(monsters):
     with serving(by=plays()) as endpoint:
         for calls, leaves in ((1, []), (3, ["Rathian"]), (5, [BITE.partition(" —c")[0]])):
-            answered = ask(graph, "unaided-online", endpoint, budget=Budget(max_calls=calls))
+            answered = ask(monsters, "unaided-online", endpoint, settings={"mllm_max_calls": calls})
             assert answered.usage["calls"] == calls
             assert [
                 path.text for path in (answered.search.paths or answered.search.leaves)
@@ -272,16 +263,16 @@ def test_the_budget_may_end_anywhere(graph):
 
 @pytest.mark.parametrize("setting", ["perceptive", "unaided-online"])
 @pytest.mark.parametrize("fault", [503, 401, 404, 307])
-def test_an_endpoint_that_answers_nothing_is_an_error(graph, setting, fault):
+def test_an_endpoint_that_answers_nothing_is_an_error(monsters, setting, fault):
     with serving(by=lambda _: fails(fault, "no")) as endpoint:
         with pytest.raises(ModelFailed, match=str(fault)):
-            ask(graph, setting, endpoint)
+            ask(monsters, setting, endpoint)
         assert len(endpoint.bodies) == 1
 
 
-def test_a_blind_perceiver_does_not_end_the_search(graph):
+def test_a_blind_perceiver_does_not_end_the_search(monsters):
     with serving(by=plays(stumbles={"perceive"})) as endpoint:
-        answered = ask(graph, "unaided-offline", endpoint)
+        answered = ask(monsters, "unaided-offline", endpoint)
     assert (answered.answer, answered.perception) == ("Bite", "")
     assert answered.trace[0].agent == "perception"
     assert "this cannot be done" in answered.trace[0].remark
