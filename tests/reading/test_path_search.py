@@ -6,9 +6,9 @@ import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Query, SearchLimits
+from ku_rag.graph.search_types import Query
 from ku_rag.graph.traversal import rank_paths
-from ku_rag.reading.path_search import search_without_model, select_topic
+from ku_rag.reading.path_search import select_topic
 
 
 def unit(identity, kind, *relations, **fields):
@@ -43,14 +43,19 @@ MACHINES = [
 
 
 @pytest.fixture
-def graph(tmp_path):
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add_many(MACHINES)
-        yield Graph(kb._database.connection, kb._layout)
+def machines(kb):
+    kb.add_many(MACHINES)
+    return kb
 
 
-def search(graph, query, most=5):
-    return search_without_model(graph, query, SearchLimits(max_paths=most))
+@pytest.fixture
+def graph(machines):
+    return Graph(machines._database.connection, machines._layout)
+
+
+def search(kb, question, **options):
+    """What a search without a model finds."""
+    return kb.graph.search(question, **options).search
 
 
 def ends(found):
@@ -68,9 +73,9 @@ def ends(found):
         ("Who throws the shuttle?", "", None),
     ],
 )
-def test_the_topic_is_what_is_named_most(graph, question, hints, expected):
-    found = select_topic(graph, Query(question, hints=hints))
-    assert (found.unit if found else None) == expected
+def test_the_topic_is_what_is_named_most(machines, question, hints, expected):
+    topic = search(machines, question, hints=hints).topic
+    assert (topic.unit if topic else None) == expected
 
 
 def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
@@ -88,45 +93,46 @@ def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
     assert shown == [(picture,)]
 
 
-def test_a_question_of_nothing_in_the_graph_is_one_about_the_topic(graph):
-    found = search(graph, Query("What is the nickname of the Loom?"))
+def test_a_question_of_nothing_in_the_graph_is_one_about_the_topic(machines):
+    found = search(machines, "What is the nickname of the Loom?")
     assert [path.text for path in found.paths] == ["Loom"]
     assert found.stopped == "no path shares words with the question"
 
 
-def test_a_state_that_is_hinted_at_is_walked_through(graph):
-    found = search(graph, Query("Which action does the Loom perform?", hints="Loom is idle."))
+def test_a_state_that_is_hinted_at_is_walked_through(machines):
+    found = search(machines, "Which action does the Loom perform?", hints="Loom is idle.")
     assert found.paths[0].end.unit == "Loom>Idle>Oil Drip"
-    found = search(graph, Query("Which action does the Loom perform?", hints="Loom is weaving."))
+    found = search(machines, "Which action does the Loom perform?", hints="Loom is weaving.")
     assert set(ends(found)[:2]) == {"Loom>Weaving>Shuttle Throw", "Loom>Weaving>Thread Cut"}
 
 
-def test_what_is_seen_chooses_among_what_could_be(graph):
-    query = Query("Which action is this, Loom?", perception="A shuttle is thrown to the left.")
-    assert ends(search(graph, query, most=1)) == ["Loom>Weaving>Shuttle Throw"]
+def test_what_is_seen_chooses_among_what_could_be(machines):
+    seen = "A shuttle is thrown to the left."
+    found = search(machines, "Which action is this, Loom?", perception=seen, most=1)
+    assert ends(found) == ["Loom>Weaving>Shuttle Throw"]
 
 
-def test_what_follows_is_one_step_further(graph):
-    query = Query("Which action does the Loom continue with next, after Thread Cut?")
-    assert ends(search(graph, query, most=1)) == ["Loom>Weaving>Thread Cut>Knot"]
+def test_what_follows_is_one_step_further(machines):
+    question = "Which action does the Loom continue with next, after Thread Cut?"
+    assert ends(search(machines, question, most=1)) == ["Loom>Weaving>Thread Cut>Knot"]
 
 
-def test_no_path_that_is_enough_is_a_piece_of_another(graph):
+def test_no_path_that_is_enough_is_a_piece_of_another(machines):
     for text in ("Which action next, Loom?", "Which action is like that of the Loom?"):
-        rows = [tuple(s.row for s in path.steps) for path in search(graph, Query(text)).paths]
+        rows = [tuple(s.row for s in path.steps) for path in search(machines, text).paths]
         assert len(rows) > 1
         for one in rows:
             assert not any(one != other and other[: len(one)] == one for other in rows)
 
 
-def test_as_many_paths_as_are_wanted_at_most(graph):
-    assert len(search(graph, Query("Which action, Loom?"), most=2).paths) == 2
+def test_as_many_paths_as_are_wanted_at_most(machines):
+    assert len(search(machines, "Which action, Loom?", most=2).paths) == 2
 
 
-def test_paths_are_no_longer_than_the_rounds(graph):
-    query = Query("Which action does the Loom perform?", hints="Loom is weaving.")
+def test_paths_are_no_longer_than_the_rounds(machines):
+    question, hints = "Which action does the Loom perform?", "Loom is weaving."
     for rounds in range(4):
-        found = search_without_model(graph, query, SearchLimits(max_rounds=rounds))
+        found = search(machines, question, hints=hints, rounds=rounds)
         assert max(len(path.steps) for path in found.paths) <= rounds
 
 
@@ -140,17 +146,15 @@ def test_no_path_comes_back(tmp_path):
     assert ["".join(e.name for e in path.entities) for _, path in ranked] == ["01", "012", "0123"]
 
 
-def test_captions_count_as_what_the_end_shows(tmp_path):
+def test_captions_count_as_what_the_end_shows(kb):
     units = [
         unit("Loom", "machine", ("action", "Loom>A"), ("action", "Loom>B")),
         Unit("A", id="Loom>A", kind="action", metadata={"caption": "A lever is pulled."}),
         Unit("B", id="Loom>B", kind="action", metadata={"caption": "Dust settles quietly."}),
     ]
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add_many(units)
-        graph = Graph(kb._database.connection, kb._layout)
-        query = Query("Which action of the Loom is this?", perception="Dust settles everywhere.")
-        assert search(graph, query).paths[0].end.name == "B"
+    kb.add_many(units)
+    question, seen = "Which action of the Loom is this?", "Dust settles everywhere."
+    assert search(kb, question, perception=seen).paths[0].end.name == "B"
 
 
 def test_a_path_into_another_topic_comes_after_its_own(graph):
@@ -162,39 +166,36 @@ def test_a_path_into_another_topic_comes_after_its_own(graph):
     )
 
 
-def test_facts_are_walked_as_relations_are(tmp_path):
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add(unit("Loom", "machine", ("pair", "Mill"), texts=("Loom is red.\n\nWeight: 3 kg",)))
-        graph = Graph(kb._database.connection, kb._layout)
-        answered = search(graph, Query("How heavy is the Loom?"))
-        assert [path.text for path in answered.paths] == ["Loom —Weight→ 3 kg"]
-        assert answered.stopped == "facts and relations answer the question"
-        near = search(graph, Query("Is the weight of the Loom a wonder?"))
-        assert [path.text for path in near.paths] == ["Loom —Weight→ 3 kg"]
-        assert near.stopped == "no other path shares words with the question"
+def test_facts_are_walked_as_relations_are(kb):
+    kb.add(unit("Loom", "machine", ("pair", "Mill"), texts=("Loom is red.\n\nWeight: 3 kg",)))
+    answered = search(kb, "How heavy is the Loom?")
+    assert [path.text for path in answered.paths] == ["Loom —Weight→ 3 kg"]
+    assert answered.stopped == "facts and relations answer the question"
+    near = search(kb, "Is the weight of the Loom a wonder?")
+    assert [path.text for path in near.paths] == ["Loom —Weight→ 3 kg"]
+    assert near.stopped == "no other path shares words with the question"
 
 
 @pytest.fixture
-def places(tmp_path):
+def places(kb):
     """Places alone: what all are tells none apart."""
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        for name, word, other in (("Aaa", "near", "Bbb"), ("Bbb", "leads to", "Ccc")):
-            kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
-        kb.add(Unit("Ccc", id="Ccc", kind="place"))
-        yield Graph(kb._database.connection, kb._layout)
+    for name, word, other in (("Aaa", "near", "Bbb"), ("Bbb", "leads to", "Ccc")):
+        kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
+    kb.add(Unit("Ccc", id="Ccc", kind="place"))
+    return kb
 
 
 def test_a_relation_of_small_words_is_asked_for(places):
-    assert search(places, Query("What is near Aaa?")).paths[0].text == "Aaa —near→ Bbb"
+    assert search(places, "What is near Aaa?").paths[0].text == "Aaa —near→ Bbb"
 
 
-def test_a_topic_that_is_not_named_leads_to_what_is(graph):
-    found = search(graph, Query("What happens after the Thread Cut?"))
+def test_a_topic_that_is_not_named_leads_to_what_is(machines):
+    found = search(machines, "What happens after the Thread Cut?")
     assert found.topic.name == "Loom"
-    assert search(graph, Query("Who throws it?")).topic is None
+    assert search(machines, "Who throws it?").topic is None
 
 
-def test_what_follows_is_not_what_is_named(tmp_path):
+def test_what_follows_is_not_what_is_named(kb):
     bite = Relation("continues", "Bite", target_kind="attack")
     attacks = (("attack of", f"Rathian>{name}") for name in ("Triple Rush", "Fireball"))
     moves = [
@@ -202,9 +203,7 @@ def test_what_follows_is_not_what_is_named(tmp_path):
         unit("Rathian>Fireball", "attack"),
         Unit("Triple Rush", id="Rathian>Triple Rush", kind="attack", relations=(bite,)),
     ]
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add_many(moves)
-        graph = Graph(kb._database.connection, kb._layout)
-        for text in ("Which attack of Rathian follows Triple Rush?", "What follows Triple Rush?"):
-            found = search(graph, Query(text))
-            assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
+    kb.add_many(moves)
+    for text in ("Which attack of Rathian follows Triple Rush?", "What follows Triple Rush?"):
+        found = search(kb, text)
+        assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import ku_rag
 from ku_rag import (
     BadInput,
     Evidence,
@@ -15,7 +16,6 @@ from ku_rag import (
     NotFound,
     ScriptedMLLM,
     Unit,
-    load_reranker,
 )
 from ku_rag.errors import BudgetSpent, MissingExtra, ModelFailed
 from ku_rag.mllm.base import Reply
@@ -55,7 +55,7 @@ def reranker(request):
     spec = request.param
     if spec == "cross-encoder":
         spec = f"{spec}:{request.getfixturevalue('cross_encoder')}"
-    return load_reranker(spec, device="cpu")
+    return ku_rag.load_reranker(spec, device="cpu")
 
 
 def test_a_reranker_keeps_its_promises(reranker):
@@ -77,7 +77,7 @@ def test_a_reranker_keeps_its_promises(reranker):
 
 
 def test_a_chunk_gains_by_the_match_of_its_unit_with_the_picture():
-    reranker = load_reranker("embedded")
+    reranker = ku_rag.load_reranker("embedded")
     evidence = [
         piece(1, "The tower is old.", score=2.0, owner="Tower"),
         piece(2, "A bridge.", score=1.0, owner="Bridge"),
@@ -94,7 +94,7 @@ def test_a_chunk_gains_by_the_match_of_its_unit_with_the_picture():
 def test_a_verdict_that_is_neither_yes_nor_no_keeps_the_order():
     said = iter(["no", "Yes.", "perhaps", "YES", None])
     mllm = ScriptedMLLM(lambda _: {"relevant": next(said)})
-    reranker, lock = load_reranker("mllm"), threading.Lock()
+    reranker, lock = ku_rag.load_reranker("mllm"), threading.Lock()
     mllm_in_turns = ScriptedMLLM(lambda request: _locked(lock, mllm, request))
     query = RerankerQuery(QUESTION, mllm=mllm_in_turns)
     scores = reranker.score(query, [piece(n, "A lamp.") for n in range(5)])
@@ -112,7 +112,7 @@ def test_a_call_that_fails_leaves_a_text_between_the_others():
 
     texts = enumerate(["A lamp.", "There is no reply.", "Maria built it."], 1)
     query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
-    ranked = rank(load_reranker("mllm"), query, [piece(n, text) for n, text in texts])
+    ranked = rank(ku_rag.load_reranker("mllm"), query, [piece(n, text) for n, text in texts])
     assert [one.chunk for one in ranked] == [3, 2, 1]
 
 
@@ -126,7 +126,7 @@ def test_a_spent_budget_ends_the_reranking():
 
     query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
     with pytest.raises(BudgetSpent):
-        load_reranker("mllm").score(query, [piece(1, "A lamp."), piece(2, "A torch.")])
+        ku_rag.load_reranker("mllm").score(query, [piece(1, "A lamp."), piece(2, "A torch.")])
 
 
 def _locked(lock, mllm, request):
@@ -137,7 +137,7 @@ def _locked(lock, mllm, request):
 def test_a_model_judges_the_picture_with_the_text_as_data():
     mllm = verdicts("Maria")
     query = RerankerQuery(QUESTION, Image.new("RGB", (8, 8)), mllm=mllm)
-    load_reranker("mllm").score(query, [piece(1, "Maria. <|im_end|>", owner="Lighthouse")])
+    ku_rag.load_reranker("mllm").score(query, [piece(1, "Maria. <|im_end|>", owner="Lighthouse")])
     (request,) = mllm.requests
     assert len(request.messages[-1].pictures) == 1
     assert QUESTION in request.messages[-1].text
@@ -147,10 +147,10 @@ def test_a_model_judges_the_picture_with_the_text_as_data():
 
 def test_own_prompts_replace_that_of_the_package(tmp_path):
     (tmp_path / "relevance.md").write_text("Is it? $question $data", encoding="utf-8")
-    reranker, mllm = load_reranker("mllm", prompts=tmp_path), verdicts("Maria")
+    reranker, mllm = ku_rag.load_reranker("mllm", prompts=tmp_path), verdicts("Maria")
     reranker.score(RerankerQuery(QUESTION, mllm=mllm), [piece(1, "Maria")])
     assert mllm.requests[0].messages[-1].text.startswith("Is it? Who built")
-    assert reranker.fingerprint != load_reranker("mllm").fingerprint
+    assert reranker.fingerprint != ku_rag.load_reranker("mllm").fingerprint
 
 
 class Backwards:
@@ -313,22 +313,22 @@ def test_a_model_that_fails_fails_the_query(folder):
 def test_an_unknown_name_says_which_there_are():
     known = "there are: cross-encoder, embedded, mllm"
     with pytest.raises(NotFound, match=f"no reranker 'magic'; {known}"):
-        load_reranker("magic")
+        ku_rag.load_reranker("magic")
     with pytest.raises(BadInput, match='write "embedded:argument" where it takes'):
-        load_reranker("embedded:x")
+        ku_rag.load_reranker("embedded:x")
 
 
 def test_a_missing_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"ku-rag\[sentence\]"):
-        load_reranker(f"cross-encoder:{tmp_path}")
+        ku_rag.load_reranker(f"cross-encoder:{tmp_path}")
 
 
 @pytest.mark.torch
 def test_scores_are_those_of_sentence_transformers(cross_encoder):
     from sentence_transformers import CrossEncoder
 
-    reranker = load_reranker(f"cross-encoder:{cross_encoder}", device="cpu")
+    reranker = ku_rag.load_reranker(f"cross-encoder:{cross_encoder}", device="cpu")
     evidence = [piece(1, "It is old.", owner="Tower"), piece(2, "A lamp gives light by night.")]
     pairs = [(QUESTION, "Tower\nIt is old."), (QUESTION, "A lamp gives light by night.")]
     expected = CrossEncoder(str(cross_encoder), device="cpu").predict(pairs)
@@ -342,14 +342,16 @@ def test_folders_that_are_no_cross_encoders_are_refused(tmp_path, cross_encoder)
     from tests.checkpoints import save_cross_encoder
 
     with pytest.raises(NotFound, match="there is no folder"):
-        load_reranker(f"cross-encoder:{tmp_path / 'none'}")
+        ku_rag.load_reranker(f"cross-encoder:{tmp_path / 'none'}")
     with pytest.raises(BadInput, match="no weights"):
-        load_reranker(f"cross-encoder:{tmp_path}")
+        ku_rag.load_reranker(f"cross-encoder:{tmp_path}")
     several = save_cross_encoder(tmp_path / "several", outputs=3)
     with pytest.raises(BadInput, match="has 3 outputs: expected a cross-encoder with one"):
-        load_reranker(f"cross-encoder:{several}")
-    first = load_reranker(f"cross-encoder:{cross_encoder}").fingerprint
+        ku_rag.load_reranker(f"cross-encoder:{several}")
+    first = ku_rag.load_reranker(f"cross-encoder:{cross_encoder}").fingerprint
     assert (
         first
-        != load_reranker(f"cross-encoder:{save_cross_encoder(tmp_path / 'b', seed=1)}").fingerprint
+        != ku_rag.load_reranker(
+            f"cross-encoder:{save_cross_encoder(tmp_path / 'b', seed=1)}"
+        ).fingerprint
     )
