@@ -5,20 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import apsw
 import pytest
 
-from ku_rag import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import Corrupt, Locked, NotFound, ReadOnly
 from ku_rag.ingest import verification
 from ku_rag.store import connection, content_rows, unit_records
-from ku_rag.store.compaction import compact
 from ku_rag.store.connection import snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import write_durably
-from tests.conftest import picture, write_records
+from tests.conftest import connect, picture, write_records
 
 
 @pytest.fixture
@@ -147,29 +147,27 @@ def test_units_are_read_in_one_state_beside_a_writer(filled):
 
 
 def test_compact_says_when_a_reader_holds_deleted_text_back(filled):
-    reader = Database(filled._database.path, read_only=True)
-    reader.connection.execute("BEGIN")
-    reader.connection.execute("SELECT count(*) FROM units").fetchone()
+    path = filled.path / "ku.sqlite"
     filled.delete(["a"])
-    filled._database.connection.execute("PRAGMA busy_timeout = 50")
-    with pytest.raises(Locked, match=r"compact again .*ku\.sqlite-wal"):
-        compact(filled._database, filled._layout)
-    reader.connection.execute("END")
-    compact(filled._database, filled._layout)
-    assert filled._database.path.with_name("ku.sqlite-wal").stat().st_size == 0
-    reader.close()
+    with closing(connect(path)) as reader, KnowledgeBase.open(filled.path, lock_wait_s=0.05) as kb:
+        reader.execute("BEGIN; SELECT count(*) FROM units").fetchall()
+        kb.delete(["b"])
+        with pytest.raises(Locked, match=r"compact again .*ku\.sqlite-wal"):
+            kb.compact()
+        reader.execute("END")
+        kb.compact()
+        assert path.with_name("ku.sqlite-wal").stat().st_size == 0
     assert found(filled) == []
 
 
 def test_another_writer_that_does_not_let_go_is_named_in_one_sentence(filled):
-    other = Database(filled._database.path)
-    other.connection.execute("BEGIN IMMEDIATE")
-    filled._database.connection.execute("PRAGMA busy_timeout = 50")
-    with pytest.raises(Locked, match="did not release it") as raised:
-        filled.delete(["a"])
-    assert raised.value.exit_code == 5
-    other.close()
-    assert filled.delete(["a"]).to_dict()["units"] == ["a"]
+    with KnowledgeBase.open(filled.path, lock_wait_s=0.05) as kb:
+        with closing(connect(filled.path / "ku.sqlite")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Locked, match="did not release it") as raised:
+                kb.delete(["a"])
+            assert raised.value.exit_code == 5
+        assert kb.delete(["a"]).to_dict()["units"] == ["a"]
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(filled, tmp_path):
@@ -197,12 +195,12 @@ def test_a_picture_that_cannot_be_written_is_one_sentence_and_loses_nothing(tmp_
 
 def test_a_damaged_file_is_one_sentence(filled):
     filled.compact()
-    path = filled._database.path
     filled.close()
+    path = filled.path / "ku.sqlite"
     data = path.read_bytes()
     path.write_bytes(data[:100] + b"\xff" * (len(data) - 100))
     with pytest.raises(Corrupt, match=r"is damaged.*nothing was changed"):
-        Database(path)
+        KnowledgeBase.open(filled.path)
 
 
 def test_two_makers_of_one_base_both_get_it(tmp_path):
@@ -234,23 +232,21 @@ def test_a_connection_to_an_empty_file_reads_what_another_makes_of_it(tmp_path, 
 
 
 def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
-    path = tmp_path / "ku.sqlite"
+    path = tmp_path / "kb"
     script = (
-        "import os, sys, pathlib\n"
-        "from ku_rag.store import database, schema\n"
+        "import os, sys, ku_rag\n"
+        "from ku_rag.store import schema\n"
         "schema.create = lambda _: os._exit(9)\n"
-        "database.Database(pathlib.Path(sys.argv[1]), create=True)\n"
+        "ku_rag.KnowledgeBase.open(sys.argv[1], create=True)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9
     for state in ("killed", "empty"):
         if state == "empty":
-            path.unlink()
-            path.touch()
+            (path / "ku.sqlite").write_bytes(b"")
         with pytest.raises(NotFound, match=r"was not finished: run `ku init`"):
-            Database(path)
-        made = Database(path, create=True)
-        made.set_meta("x", 1)
-        made.close()
+            KnowledgeBase.open(path)
+        with KnowledgeBase.open(path, create=True) as kb:
+            kb.add(Unit("Lamp"))
 
 
 def test_what_sqlite_does_not_blame_on_the_file_is_left_as_it_is(tmp_path):
