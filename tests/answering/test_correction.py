@@ -162,12 +162,15 @@ def test_only_the_answer_may_not_be_missing(lamp, photo):
         ("Where is the lamp from?", False),
     ],
 )
-def test_paths_that_do_not_bear_on_the_question_are_not_sent(lamp, photo, question, is_sent):
-    mllm = ScriptedMLLM(["Italy", said("Peru", ["E3"])])
-    answer = ask(lamp, mllm, question, image=photo)
+def test_paths_that_do_not_bear_on_the_question_are_not_sent(question, is_sent):
+    made, mllm = chain("Italy", said("Peru", ["E4"]))
+    path = PathEvidence(
+        "E4", ("Desk lamp", "Lumen"), ("designed by",), "Desk lamp —by→ designer Lumen"
+    )
+    answered = corrected(made, Material(question, None, units=[match("Desk lamp")], paths=[path]))
     shown = [line.get("evidence") for line in data(mllm.requests[1].messages[2].text)]
-    assert ("E3" in shown) == is_sent == ("believed" in mllm.requests[1].schema["properties"])
-    assert answer.citations == (("E3",) if is_sent else ())
+    assert ("E4" in shown) == is_sent == ("believed" in mllm.requests[1].schema["properties"])
+    assert answered.reading.citations == (("E4",) if is_sent else ())
 
 
 def test_paths_that_the_questions_words_lead_along_are_sent():
