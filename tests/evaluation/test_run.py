@@ -244,7 +244,7 @@ def test_two_runs_are_compared_by_question(base, questions, tmp_path, ku, measur
     evaluate(base, questions, out=tmp_path / "ku", measures=[measure])
     evaluate(base, questions, method="plain", out=tmp_path / "plain", measures=[measure])
     compared = ku("eval", "compare", "plain", "ku", "--json").json
-    (difference,) = [one for one in compared if one["measure"] == measure]
+    (difference,) = [row for row in compared if row["measure"] == measure]
     counts = (difference["questions"], difference["better"], difference["worse"])
     assert counts == (3, 1, 0)
     gain = difference["second"] - difference["first"]

@@ -162,7 +162,7 @@ def test_a_document_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_pat
     slow_pdf(tmp_path / "a.pdf")
     (tmp_path / "b.md").write_text("# Bergen\nA city.")
     stored = contents(tmp_path, parse_seconds=0.5)
-    assert [one.reason for one in stored.left_out] == [
+    assert [entry.reason for entry in stored.left_out] == [
         "a.pdf takes more than 0.5 s to parse: split or simplify it, or raise the setting "
         "parse_seconds"
     ]
@@ -238,7 +238,7 @@ def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path, contents):
             archive.addfile(member, io.BytesIO(data))
     stored = contents(path, parse_memory=128)
     assert list(stored.units) == ["A", "C", "E"]
-    assert [one.item for one in stored.left_out] == [f"{path}:2", f"{path}:4"]
+    assert [entry.item for entry in stored.left_out] == [f"{path}:2", f"{path}:4"]
     reason = "record 2: a.tar takes more than 128 MiB of memory"
     assert stored.left_out[0].reason.startswith(reason)
 

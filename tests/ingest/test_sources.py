@@ -69,11 +69,11 @@ def test_names_without_a_visible_character_are_left_out_and_listed(folder, conte
     )
     stored = contents(folder)
     assert list(stored.units) == ["Chair", "Lamp"]
-    found = {one.item: one.reason for one in stored.left_out}
+    reasons = {entry.item: entry.reason for entry in stored.left_out}
     for file in left_out:
-        reason = found.pop(file.as_posix())
+        reason = reasons.pop(file.as_posix())
         assert reason == f"its name {blank!a} has no visible character: rename it"
-    assert set(found) == {f"{records_file.as_posix()}:{line}" for line in (1, 2, 3)}
+    assert set(reasons) == {f"{records_file.as_posix()}:{line}" for line in (1, 2, 3)}
     alone = contents(left_out[2])
     assert (alone.units, len(alone.left_out)) == ({}, 1)
 
@@ -182,10 +182,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder, contents):
     for name, (data, _) in bad.items():
         write(folder / "Oslo" / name, data)
     stored = contents(folder)
-    found = {one.item: one.reason for one in stored.left_out}
-    assert set(found) == {f"{folder}/Oslo/{name}" for name in bad}
+    reasons = {entry.item: entry.reason for entry in stored.left_out}
+    assert set(reasons) == {f"{folder}/Oslo/{name}" for name in bad}
     for name, (_, reason) in bad.items():
-        assert reason in found[f"{folder}/Oslo/{name}"]
+        assert reason in reasons[f"{folder}/Oslo/{name}"]
     assert summary(stored) == [("Oslo", "Oslo", [good.as_posix()])]
 
 
@@ -199,7 +199,8 @@ def test_links_may_not_leave_the_folder(folder, contents, tmp_path):
     os.symlink(inside, folder / "a" / "again.txt")
     stored = contents(folder)
     assert {
-        one.item.removeprefix(f"{folder}/"): one.reason.split(":")[0] for one in stored.left_out
+        entry.item.removeprefix(f"{folder}/"): entry.reason.split(":")[0]
+        for entry in stored.left_out
     } == {
         "out": "the link leads out of the ingested folder",
         "a/out.txt": "the link leads out of the ingested folder",
@@ -313,7 +314,7 @@ def test_pictures_in_a_section_are_the_units(folder, contents):
     stored = contents(path)
     images = {unit.name: unit.images for unit in stored.units.values()}
     assert images == {"Norway": (flag.as_posix(),), "Bergen": (town.as_posix(),)}
-    places = [one.item.removeprefix(path.as_posix()) for one in stored.left_out]
+    places = [entry.item.removeprefix(path.as_posix()) for entry in stored.left_out]
     assert places == [":1", ":10", ":10"]
     assert "before the first heading" in stored.left_out[0].reason
     assert "leads out of the record's folder" in stored.left_out[1].reason

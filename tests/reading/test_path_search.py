@@ -58,8 +58,8 @@ def search(kb, question, **options):
     return kb.graph.search(question, **options).search
 
 
-def ends(found):
-    return [path.end.unit for path in found.paths]
+def ends(result):
+    return [path.end.unit for path in result.paths]
 
 
 @pytest.mark.parametrize(
@@ -94,22 +94,22 @@ def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
 
 
 def test_a_question_of_nothing_in_the_graph_is_one_about_the_topic(machines):
-    found = search(machines, "What is the nickname of the Loom?")
-    assert [path.text for path in found.paths] == ["Loom"]
-    assert found.stopped == "no path shares words with the question"
+    result = search(machines, "What is the nickname of the Loom?")
+    assert [path.text for path in result.paths] == ["Loom"]
+    assert result.stopped == "no path shares words with the question"
 
 
 def test_a_state_that_is_hinted_at_is_walked_through(machines):
-    found = search(machines, "Which action does the Loom perform?", hints="Loom is idle.")
-    assert found.paths[0].end.unit == "Loom>Idle>Oil Drip"
-    found = search(machines, "Which action does the Loom perform?", hints="Loom is weaving.")
-    assert set(ends(found)[:2]) == {"Loom>Weaving>Shuttle Throw", "Loom>Weaving>Thread Cut"}
+    result = search(machines, "Which action does the Loom perform?", hints="Loom is idle.")
+    assert result.paths[0].end.unit == "Loom>Idle>Oil Drip"
+    result = search(machines, "Which action does the Loom perform?", hints="Loom is weaving.")
+    assert set(ends(result)[:2]) == {"Loom>Weaving>Shuttle Throw", "Loom>Weaving>Thread Cut"}
 
 
 def test_what_is_seen_chooses_among_what_could_be(machines):
     seen = "A shuttle is thrown to the left."
-    found = search(machines, "Which action is this, Loom?", perception=seen, most=1)
-    assert ends(found) == ["Loom>Weaving>Shuttle Throw"]
+    result = search(machines, "Which action is this, Loom?", perception=seen, most=1)
+    assert ends(result) == ["Loom>Weaving>Shuttle Throw"]
 
 
 def test_what_follows_is_one_step_further(machines):
@@ -132,8 +132,8 @@ def test_as_many_paths_as_are_wanted_at_most(machines):
 def test_paths_are_no_longer_than_the_rounds(machines):
     question, hints = "Which action does the Loom perform?", "Loom is weaving."
     for rounds in range(4):
-        found = search(machines, question, hints=hints, rounds=rounds)
-        assert max(len(path.steps) for path in found.paths) <= rounds
+        result = search(machines, question, hints=hints, rounds=rounds)
+        assert max(len(path.steps) for path in result.paths) <= rounds
 
 
 def test_no_path_comes_back(tmp_path):
@@ -190,8 +190,8 @@ def test_a_relation_of_small_words_is_asked_for(places):
 
 
 def test_a_topic_that_is_not_named_leads_to_what_is(machines):
-    found = search(machines, "What happens after the Thread Cut?")
-    assert found.topic.name == "Loom"
+    result = search(machines, "What happens after the Thread Cut?")
+    assert result.topic.name == "Loom"
     assert search(machines, "Who throws it?").topic is None
 
 
@@ -205,5 +205,5 @@ def test_what_follows_is_not_what_is_named(kb):
     ]
     kb.add_many(moves)
     for text in ("Which attack of Rathian follows Triple Rush?", "What follows Triple Rush?"):
-        found = search(kb, text)
-        assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
+        result = search(kb, text)
+        assert result.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"

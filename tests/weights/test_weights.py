@@ -365,8 +365,8 @@ def test_a_damaged_file_in_the_hub_cache_is_fetched_again(on_hub):
         path = snapshot / one
         path.resolve().write_bytes(path.read_bytes()[::-1])
     assert pulled(model, hub.url).stdout.strip() == str(snapshot)
-    for one, content in (("model.safetensors", BODY * 1_000), ("1_Pooling/config.json", b"{}")):
-        assert (snapshot / one).read_bytes() == content
+    for name, content in (("model.safetensors", BODY * 1_000), ("1_Pooling/config.json", b"{}")):
+        assert (snapshot / name).read_bytes() == content
 
 
 def test_a_hub_that_serves_something_else_is_refused(on_hub):

@@ -168,10 +168,10 @@ BECOME = f"{RUSH} —may become→ Bite"
 
 def test_a_model_finds_the_papers_example(kb, graph):
     mllm = ScriptedMLLM(Script(useful=["Triple Rush", "Bite"]))
-    found = search(kb, mllm)
-    assert found.topic.name == "Rathian"
-    assert texts(found.paths) == [BITE, BECOME]
-    assert [(e.round, e.agent, e.about, e.said) for e in found.trace] == [
+    result = search(kb, mllm)
+    assert result.topic.name == "Rathian"
+    assert texts(result.paths) == [BITE, BECOME]
+    assert [(e.round, e.agent, e.about, e.said) for e in result.trace] == [
         (0, "topic", QUERY.question, "Rathian: It is named."),
         (0, "validation", "Rathian", "not enough: So."),
         (1, "expansion", "Rathian", "Triple Rush: So."),
@@ -318,9 +318,9 @@ def test_answers_are_in_order_whatever_came_first(kb):
             return {"reason": end, "enough": end in ("Move 0", "Move 3")}
 
     star(kb, 4)
-    found = search(kb, ScriptedMLLM(Slow()), rounds=1)
-    assert texts(found.paths) == ["Rathian —has→ Move 0", "Rathian —has→ Move 3"]
-    assert [entry.said.partition(": ")[2] for entry in found.trace[-4:]] == [
+    result = search(kb, ScriptedMLLM(Slow()), rounds=1)
+    assert texts(result.paths) == ["Rathian —has→ Move 0", "Rathian —has→ Move 3"]
+    assert [entry.said.partition(": ")[2] for entry in result.trace[-4:]] == [
         f"Move {n}" for n in range(4)
     ]
 
@@ -369,16 +369,16 @@ def test_names_without_letters_are_matched_as_they_are():
 
 def test_names_that_do_not_exist_are_left_out_and_noted(kb, graph):
     named = ["Triple Rush", "Fire\x1b[31m Breath", "Moon"]
-    found = search(kb, ScriptedMLLM(Script(useful=named)), rounds=1)
-    assert texts(found.leaves) == [RUSH]
-    note = next(entry for entry in found.trace if entry.agent == "expansion")
+    result = search(kb, ScriptedMLLM(Script(useful=named)), rounds=1)
+    assert texts(result.leaves) == [RUSH]
+    note = next(entry for entry in result.trace if entry.agent == "expansion")
     assert note.remark == (
         "ignored, because they were not among the choices: 'Fire[31m Breath', 'Moon'"
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
-    found = search(kb, many, rounds=1)
-    note = next(entry for entry in found.trace if entry.agent == "expansion")
+    result = search(kb, many, rounds=1)
+    note = next(entry for entry in result.trace if entry.agent == "expansion")
     assert note.remark.endswith("'Moon 4' and 45 more")
 
 
@@ -390,12 +390,12 @@ def test_prose_and_nothing_count_as_nothing(kb, graph, said):
         def expand(self, request, text):
             return said
 
-    found = search(kb, ScriptedMLLM(Talking()))
-    assert texts(found.leaves) == ["Rathian"]
-    assert found.stopped == (
+    result = search(kb, ScriptedMLLM(Talking()))
+    assert texts(result.leaves) == ["Rathian"]
+    assert result.stopped == (
         "nothing was left to open; no path was enough; one of the agents' replies could not be used"
     )
-    entry = next(entry for entry in found.trace if entry.agent == "expansion")
+    entry = next(entry for entry in result.trace if entry.agent == "expansion")
     assert (entry.said, entry.failed) == ("none", True)
     assert "cannot be used" in entry.remark
 
@@ -407,35 +407,35 @@ def test_one_failed_reply_does_not_end_the_search(kb, graph):
                 raise ModelFailed("the endpoint is down")
             return super().validate(request, text)
 
-    found = search(kb, ScriptedMLLM(Failing()))
-    assert texts(found.paths) == [BITE, BECOME]
-    entry = next(e for e in found.trace if e.about == RUSH and e.agent == "validation")
+    result = search(kb, ScriptedMLLM(Failing()))
+    assert texts(result.paths) == [BITE, BECOME]
+    entry = next(e for e in result.trace if e.about == RUSH and e.agent == "validation")
     assert (entry.said, entry.remark) == ("not enough", "the endpoint is down")
 
 
 def test_a_model_that_never_says_enough_ends_with_leaves(kb, graph):
-    found = search(kb, ScriptedMLLM(Script(enough=())))
-    assert found.paths == ()
-    assert BITE in texts(found.paths or found.leaves)
-    assert found.stopped == "nothing was left to open; no path was enough"
+    result = search(kb, ScriptedMLLM(Script(enough=())))
+    assert result.paths == ()
+    assert BITE in texts(result.paths or result.leaves)
+    assert result.stopped == "nothing was left to open; no path was enough"
 
 
 @pytest.mark.parametrize("said", ["Zorah", "", "rathian, I think"])
 def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(kb, graph, said):
-    found = search(kb, ScriptedMLLM(Script(topic=said)))
-    assert found.topic.name == "Rathian"
-    remark = found.trace[0].remark
+    result = search(kb, ScriptedMLLM(Script(topic=said)))
+    assert result.topic.name == "Rathian"
+    remark = result.trace[0].remark
     assert remark.endswith("Rathian is named in the query, so it was selected")
-    found = search(kb, ScriptedMLLM(Script(topic=said)), "What is it?", hints="")
-    assert found.topic is None
-    assert "is named in" not in found.trace[0].remark
+    result = search(kb, ScriptedMLLM(Script(topic=said)), "What is it?", hints="")
+    assert result.topic is None
+    assert "is named in" not in result.trace[0].remark
 
 
 def test_the_longest_name_in_the_query_is_the_topic(kb):
     for name in ("Rath", "Pink Rathian", "Rathian", "!"):
         kb.add(Unit(name, id=name, metadata={"topic": True}, relations=(ROAR,)))
-    found = search(kb, ScriptedMLLM(Script(topic="")), "What of the pink rathian, Rathian!")
-    assert found.topic.name == "Pink Rathian"
+    result = search(kb, ScriptedMLLM(Script(topic="")), "What of the pink rathian, Rathian!")
+    assert result.topic.name == "Pink Rathian"
 
 
 def test_without_topics_nobody_is_asked(kb):
@@ -450,11 +450,11 @@ def test_of_many_topics_those_are_shown_that_share_words(kb):
         for n in range(400)
     )
     mllm = ScriptedMLLM(Script(topic="monster 399"))
-    found = search(kb, mllm, hints="399")
-    assert found.topic.name == "Monster 399"
+    result = search(kb, mllm, hints="399")
+    assert result.topic.name == "Monster 399"
     assert len(data(mllm.requests[0].messages[0].text)[-1]["topics"]) == 249
     expected = "249 of 400 topics were used: those that share most words with the query"
-    assert found.trace[0].remark == expected
+    assert result.trace[0].remark == expected
 
 
 def test_what_stands_in_the_graph_is_data(kb):
