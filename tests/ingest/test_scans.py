@@ -211,7 +211,7 @@ def test_scans_without_room_are_one_remark(tmp_path):
     with kb:
         first, second = sorted(left_out.reason for left_out in report.quarantined)
         assert first.startswith("pages 1 to ")
-        assert second.endswith(".jpg on are left out: split the file")
+        assert second.endswith(".webp on are left out: split the file")
 
 
 def test_a_scan_in_an_archive_is_listed_by_its_name(tmp_path):

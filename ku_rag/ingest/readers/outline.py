@@ -40,7 +40,7 @@ from ku_rag.types import (
 
 Mode = Literal["auto", "file", "heading", "folder", "whole"]
 """What is a unit: see `read_units`."""
-_MOST_EMBEDDED = 24 << 20
+_MOST_EMBEDDED = 48 << 20
 """Characters of the pictures of a document, in base 64."""
 _FIRST_CHARACTERS = 200
 _FEW = 3

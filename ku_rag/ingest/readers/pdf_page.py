@@ -28,8 +28,8 @@ _ANGLES = [angle / 4 for angle in range(-16, 17)]
 """By which a scanned page may be turned, in degrees."""
 _CLEARER, _SMALL_SIDE = 1.05, 400
 """Gain of the contrast of rows for which a page is turned, and pixels of the page for that."""
-_QUALITY = 70
-"""Of the picture of a scanned page."""
+_QUALITY = 40
+"""Of the picture of a scanned page; noise that takes space is in the way of recognition, too."""
 _SCALE, _LONGEST = 100 / 72, 4_000
 """Pixels for a point of a page that is shown, and of its longer side at most."""
 _FILL, _OUTLINE, _MARGIN = (255, 214, 10, 90), (40, 30, 0, 255), 4
@@ -206,8 +206,8 @@ def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # n
     content = BytesIO()
     angle = _tilt(picture)
     straight = picture.rotate(angle, Image.Resampling.BICUBIC, fillcolor=255)
-    straight.save(content, "JPEG", quality=_QUALITY)
-    if address := outline.embed(f"page-{number}.jpg", content.getvalue()):
+    straight.save(content, "WEBP", quality=_QUALITY, method=2)
+    if address := outline.embed(f"page-{number}.webp", content.getvalue()):
         outline.scans.setdefault(address, (number, angle))
         return TextLine("", number, (0.0, 0.0, 1.0, 1.0), picture=address)
     return None
