@@ -206,7 +206,7 @@ def test_pages_on_which_the_recogniser_fails_are_listed(tmp_path):
 @pytest.mark.slow
 def test_scans_without_room_are_one_remark(tmp_path):
     noise = np.random.default_rng(1).integers(0, 256, (1600, 1143), np.uint8)
-    pages = [Image.fromarray(np.roll(noise, 60 * number, 0)) for number in range(26)]
+    pages = [Image.fromarray(np.roll(noise, 60 * number, 0)) for number in range(70)]
     kb, (report,) = ingest(tmp_path, "none", pdf(tmp_path / "noise.pdf", *pages))
     with kb:
         first, second = sorted(left_out.reason for left_out in report.quarantined)
