@@ -10,7 +10,7 @@ from PIL.Image import Image
 from ku_rag.encoders.base import Vectors
 from ku_rag.graph.model import Graph
 from ku_rag.graph.traversal import best_paths
-from ku_rag.reading import mentions
+from ku_rag.reading import mentions, sections
 from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.names import parted
@@ -56,6 +56,7 @@ def evidence(
 
 def own_evidence(
     base: Retrieval,
+    question: str,
     matched: Matched,
     evidence: Sequence[Evidence],
     rows: Sequence[Evidence],
@@ -63,10 +64,11 @@ def own_evidence(
     *,
     first_label: int,
 ) -> list[Evidence]:
-    """Further chunks: table rows, lines that answer, and chunks of the units asked about.
+    """Further chunks: table rows, lines that answer, and chunks of sections and units asked about.
 
     Args:
         base: what is asked.
+        question: its text.
         matched: the matched units.
         evidence: evidence, which is left out.
         rows: rows of tables that were found; they come first.
@@ -81,7 +83,9 @@ def own_evidence(
         "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
         (as_json(units), as_json(listed), _MOST_OWN),
     )
-    chunks = list(dict.fromkeys([*chunks, *(row for (row,) in own)]))
+    connection, number = base.database.connection, sections.numbered(question)
+    of_section = text_places.of_section(connection, number, units) if number else []
+    chunks = list(dict.fromkeys([*chunks, *of_section, *(row for (row,) in own)]))
     more = list_evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in matched.units])
     return [replace(piece, label=f"E{first_label + n}") for n, piece in enumerate((*rows, *more))]
 

@@ -432,7 +432,7 @@ class QuerySteps:
             first += len(paths.evidence)
             rows = [piece for piece in context.rest if piece.table]
             own = evidence_retrieval.own_evidence(
-                self.base, matched, evidence, rows, paths.lines, first_label=first
+                self.base, question.text, matched, evidence, rows, paths.lines, first_label=first
             )
         return replace(context, paths=paths, own=own)
 

@@ -67,6 +67,8 @@ _LIKELY = 0.65
 _FEWEST = 2
 """Content words of a question that it has at least."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
+_SECTION = re.compile(r"\b(?:section|chapter) (\d+(?:\.\d+)*)", re.IGNORECASE)
+_SECTION_WORDS = frozenset(map(stem, ("section", "chapter", "say", "tell", "state", "about")))
 _LONGEST = 300
 """Characters of the text of a term that are compared with a question."""
 
@@ -84,6 +86,8 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     pieces = [SectionChunk(piece, names & _others(piece, evidence)) for piece in texts]
     if not (pieces and analysis.content) or analysis.negated or analysis.kind == "yes-no":
         return None
+    if number := numbered(question):
+        return best(_numbered(analysis, pieces, number))
     forms = [_labelled, _defaults, _definitions, _entries_for, _likely_terms, _typed, _covering]
     if analysis.asks_way:
         forms = [_commands, _entries_for, _covering]
@@ -98,6 +102,32 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
         if reading := best(candidates):
             return reading
     return None
+
+
+def numbered(question: str) -> str:
+    """Return the number of the section that "What does section 4.2 say?" asks for, or ""."""
+    match = _SECTION.search(question)
+    return match[1] if match else ""
+
+
+def _numbered(
+    question: Question, pieces: Sequence[SectionChunk], number: str
+) -> Iterator[Candidate]:
+    """Yield the sentences of a numbered section with what the question names, or its first ones."""
+    begins = re.compile(rf"{re.escape(number)}[ .:]")
+    asked = frozenset(question.content) - _SECTION_WORDS - every_stem(number)
+    for order, piece in enumerate(pieces):
+        if not any(begins.match(heading) for heading in piece.headings):
+            continue
+        content = asked - piece.names
+        heading = label_stems(piece.headings[-1])
+        for start, end in sentences(piece.text):
+            stated = every_stem(piece.text[start:end])
+            if content <= stated | piece.path and not stated <= heading:
+                text = " ".join(piece.text[start:end].split())
+                reading = piece.reading(text, start, end)
+                rank = (len(content - stated), order, start)
+                yield Candidate(rank, piece, reading, text, is_text=True)
 
 
 def _others(piece: Evidence, evidence: Sequence[Evidence]) -> frozenset[str]:

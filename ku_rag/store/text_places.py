@@ -14,6 +14,7 @@ from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import ChunkPlace, Line, Table, TextPlace
 
 _FEWEST_FIELDS, _MOST_FIELDS = 6, 7
+_MOST_OF_SECTION = 10
 PlaceRow = tuple[int, str, str]
 """Number of the document, section, and lines in JSON."""
 
@@ -95,6 +96,24 @@ def sections(connection: Connection, chunks: Iterable[int]) -> dict[int, str]:
             (as_json(chunks),),
         )
     )
+
+
+def of_section(connection: Connection, number: str, units: Iterable[int]) -> list[int]:
+    """Return the first chunks of sections with a number, such as "4.2", in their headings.
+
+    Args:
+        connection: To the store.
+        number: With which the heading begins.
+        units: Rows of the documents; none for all.
+    """
+    rows = connection.execute(
+        "SELECT c.row FROM text_places p JOIN sources s ON s.row = p.source "
+        "JOIN chunks c ON c.source = p.source AND c.document = p.document "
+        "WHERE (p.section GLOB ?1 || '[ .:]*' OR p.section GLOB '* > ' || ?1 || '[ .:]*') "
+        "AND (?2 = '[]' OR s.unit IN (SELECT value FROM json_each(?2))) ORDER BY c.row LIMIT ?3",
+        (number, as_json(units), _MOST_OF_SECTION),
+    )
+    return [row for (row,) in rows]
 
 
 def of_chunks(

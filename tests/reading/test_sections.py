@@ -145,3 +145,25 @@ def test_documents_of_the_same_title_are_listed_each(tmp_path):
         kb.ingest(tmp_path / "docs")
         items = kb.query(None, "Which documents mention the council?").reading.items
     assert items == ("Overview (README.md): a/README", "Overview (README.md): b/README")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What does section 2 of the pump manual say?", "The pump is opened with a key."),
+        ("What does section 2.1 say about gloves?", "Gloves are of rubber."),
+        ("What does chapter 3 of the pump manual say?", "A rotor turns."),
+        ("What does section 2.1 say about boots?", ""),
+        ("What does section 9 of the pump manual say?", ""),
+    ],
+)
+def test_a_section_is_read_by_its_number(tmp_path, question, expected):
+    (tmp_path / "pump.md").write_text(
+        "# Pump manual\n\n## 1 Purpose\n\nIt drains cellars.\n\n## 2 Service\n\n"
+        "The pump is opened with a key.\n\n### 2.1 Safety\n\n"
+        "Wear goggles. Gloves are of rubber.\n\n"
+        "## 3. Parts\n\nA rotor turns. The seal is of cork.\n"
+    )
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "pump.md")
+        assert kb.query(None, question).answer == expected
