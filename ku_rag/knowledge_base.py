@@ -495,7 +495,7 @@ class KnowledgeBase:
             return unit_records.kinds(database.connection)
 
     def examples(self, count: int = 4) -> builtins.list[Example]:
-        """Return questions about facts and pictures of the base, at most `count`."""
+        """Return at most `count` example questions about the base."""
         count = arguments.count(count, "count", least=1)
         with self._session.read() as database:
             return examples(database.connection, count)
@@ -565,7 +565,7 @@ class KnowledgeBase:
             return unit_records.picture_hash(database.connection, self._session.layout, path)
 
     def page_image(self, chunk: int, page: int, box: Sequence[float] | None = None) -> Image:
-        """Return a page of the PDF file that a chunk comes from, 100 pixels an inch.
+        """Return a page of the PDF file of a chunk, at 100 pixels an inch.
 
         Args:
             chunk: `chunk` of a piece of evidence.

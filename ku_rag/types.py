@@ -292,7 +292,7 @@ class Source:
         images: its picture files.
         tables: its tables.
         places: of each text, then of each table; empty if none has a place.
-        file_hash: SHA-256 of a file with pages, by which `KnowledgeBase.page_image` knows it again.
+        file_hash: SHA-256 of a file with pages, by which `KnowledgeBase.page_image` checks it.
     """
 
     uri: str
@@ -716,7 +716,7 @@ class PlannedUnit(Serializable):
     """A unit that an ingest would make.
 
     Args:
-        id: its id; a document whose id another one has gets a number. None: texts of no unit.
+        id: its id; a number is added if another document has it. None: texts of no unit.
         name: its name.
         origin: what it is made of: "document", "heading", "record" or "files".
         counts: numbers of "texts", "tables" and "pictures".

@@ -79,7 +79,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """What is asked, and how it is to be answered; see `KnowledgeBase`: `query`, `page_image`.
+    """A question and how to answer it; see `query` and `page_image` of `KnowledgeBase`.
 
     Raises:
         BadInput: the text is empty or too long, or the published method is to do what it does not.
@@ -659,7 +659,7 @@ def _write_report(
     places: dict[str, Image] = {}
     cited = [p for p in answer.chunks if p.page and p.label in answer.reading.citations]
     for piece in cited[:_MOST_PLACES]:
-        with suppress(KuError):  # such as a file that was changed
+        with suppress(KuError):  # such as a changed file
             if page_image := query.question.page_image:
                 places[piece.label] = page_image(piece.chunk, piece.page, piece.box)
     html = render([Section(answer, query.picture, context.pictures, pages, places=places)])

@@ -25,12 +25,13 @@ QUIET = "ku_rag.quiet"
 _LEFT_OUT = 3
 _SHOWN = 20
 _MOST_LINES = 40
+"""Lines of the tree of a planned ingest."""
 _UNITS = 3
 _WIDTH = 96
 _LONGEST = 600
-"""Characters of the closest sentence that are printed."""
+"""Characters of the closest passage that are printed."""
 _WORDS = 30
-"""Words in pictures that are printed of a unit."""
+"""Words that are printed of those in the pictures of a unit."""
 
 _CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -120,17 +121,17 @@ def print_report(report: IngestReport, would: str = "") -> None:
 
 
 def print_plan(units: Sequence[PlannedUnit], quarantined: Sequence[Quarantined]) -> None:
-    """Print the units that an ingest would make as a tree; exit 3 when items are left out."""
+    """Print the units of a planned ingest as a tree; exit 3 when items are left out."""
     lines = list[str]()
     for unit in units:
-        contents = (f"{what}: {count:,}" for what, count in unit.counts.items() if count)
+        contents = (f"{kind}: {count:,}" for kind, count in unit.counts.items() if count)
         lines.append(f"{unit.name} ({', '.join([unit.origin, *contents])})")
         lines += [f"  {section}" for section in unit.sections]
     if len(lines) > _MOST_LINES:
         rest = lines[_MOST_LINES - 1 :]
         more = sum(not line.startswith(" ") for line in rest)
-        what = "more sections" if not more else "more unit" if more == 1 else "more units"
-        lines[_MOST_LINES - 1 :] = [f"… and {more or len(rest):,} {what}; --json lists all"]
+        noun = "more sections" if not more else "more unit" if more == 1 else "more units"
+        lines[_MOST_LINES - 1 :] = [f"… and {more or len(rest):,} {noun}; --json lists all"]
     print_result({"units": units, "quarantined": quarantined}, lines)
     print_left_out(quarantined)
 

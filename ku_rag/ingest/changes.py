@@ -266,7 +266,7 @@ def sync(
 def plan(
     paths: Iterable[Path], settings: Settings, progress: Progress | None = None
 ) -> tuple[list[PlannedUnit], list[Quarantined]]:
-    """Return what an ingest of folders and files would make and leave out; nothing is stored."""
+    """Return the units that an ingest of paths would make, and the items it would leave out."""
     units: dict[tuple[str | None, str], PlannedUnit] = {}
     left_out = list[Quarantined]()
     for item in chain.from_iterable(read(path, Parsing.of(settings, progress)) for path in paths):

@@ -206,7 +206,7 @@ class Pipeline:
         yield batch
 
     def _read_items(self, items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
-        """Yield items with the text of scanned pages."""
+        """Yield items, records with the text of their scanned pages."""
         for count, item in enumerate(items, 1):
             if progress:
                 progress(count)
@@ -222,9 +222,9 @@ class Pipeline:
             yield from read_scans(item, read)
 
     def _read_page(self, page: ScannedPage) -> PageWords | None:
-        """Return the words of a page: those stored with its picture, or recognised ones.
+        """Return the words of a page: stored with its picture, or recognised now.
 
-        Without a recogniser, or if it fails, those that another one has read are kept.
+        Without a recogniser, or if it fails, the stored words of another one are used.
         """
         data = base64.b64decode(page.content, validate=True)
         stored = content_rows.words_of(self._database.connection, content_hash(data))
@@ -381,7 +381,7 @@ def _is_stored(
     source.keeps_pictures = source.pictures_hash == pictures
     same = source.keeps_texts and source.keeps_pictures and source.file_hash == file
     declares = source.declared.to_json() if source.declared else "{}"
-    if '"file_format":' in declares:  # a new date of a document alone is no change
+    if '"file_format":' in declares:  # a new date alone does not change a document
         date = r'"file_modified":"[^"]*"'
         declared, declares = (re.sub(date, "", text) for text in (declared, declares))
     return same and declared == declares

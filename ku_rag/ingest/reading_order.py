@@ -9,21 +9,22 @@ from statistics import median
 from ku_rag.ingest.readers.pdf_page import Box
 
 _GRID = 100
-"""Places across a page where a gap between two columns is looked for."""
+"""Positions across a page that are tried as the gap between two columns."""
 _CROSSING = 0.5
-"""Share of the lines of the smaller column that may cross the gap, such as headings."""
+"""Lines that may cross the gap, such as headings, as a share of the lines of the shorter column."""
 _NARROWEST, _FILLED = 0.2, 0.6
-"""Share of the page that a column has at least, and share of a column that its lines fill."""
+"""Least share of the page that a column has, and of the column that its lines fill."""
 _FEWEST_LINES = 4
+"""Lines of a column at least."""
 _SAME_ROW = 0.5
-"""Share of the height of the lower line by which two lines of a row overlap."""
+"""Two lines are in one row if they overlap by this share of the height of the lower one."""
 
 
 def reading_order(boxes: Sequence[Box]) -> list[list[Box]]:
     """Return the rows of a page in reading order, each from left to right.
 
-    A column is read to its end before the next one, up to a line that crosses both. Short texts
-    side by side, as in a table without lines, are no columns.
+    A column is read to its end, or to a line that crosses the gap, before the next one. Short
+    texts side by side, as in a table without rules, are rows and not columns.
 
     Args:
         boxes: Left, top, right and bottom of each line, in shares of the page.
@@ -44,29 +45,28 @@ def reading_order(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 def _column_gap(boxes: Sequence[Box]) -> float | None:
-    """Return where the gap between two columns is, or None."""
-    best: tuple[int, float] | None = None
+    """Return the position of the gap that the fewest lines cross; None if there is no gap."""
+    gaps = []
     for place in range(1, _GRID):
         x = place / _GRID
         left = [box for box in boxes if box[2] <= x]
         right = [box for box in boxes if box[0] >= x]
         crossing = len(boxes) - len(left) - len(right)
         fewest = min(len(left), len(right))
-        if fewest < _FEWEST_LINES or crossing > _CROSSING * fewest:
-            continue
-        if (best is None or crossing < best[0]) and _is_column(left) and _is_column(right):
-            best = crossing, x
-    return best and best[1]
+        is_gap = fewest >= _FEWEST_LINES and crossing <= _CROSSING * fewest
+        if is_gap and _is_column(left) and _is_column(right):
+            gaps.append((crossing, x))
+    return min(gaps)[1] if gaps else None
 
 
 def _is_column(boxes: Sequence[Box]) -> bool:
-    """Return whether lines are a column of text: wide, and mostly filled."""
+    """Return whether lines form a column of text: a wide one that they mostly fill."""
     width = max(box[2] for box in boxes) - min(box[0] for box in boxes)
     return width >= _NARROWEST and median(box[2] - box[0] for box in boxes) >= _FILLED * width
 
 
 def _rows(boxes: Sequence[Box]) -> list[list[Box]]:
-    """Return lines from above to below, those of the same height in one row."""
+    """Return lines from top to bottom, those at the same height in one row."""
     rows: list[list[Box]] = []
     for box in sorted(boxes, key=lambda box: box[1] + box[3]):
         last = rows[-1][-1] if rows else None

@@ -1,4 +1,4 @@
-"""Text of scanned pages: the words of a recogniser, as lines of the document."""
+"""Text of scanned pages: recognised words become lines of the document."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.item_codec import Item, ScannedPage
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.pdf import write_lines
-from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, union
+from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, clamped, union
 from ku_rag.ingest.reading_order import reading_order
 from ku_rag.types import Quarantined, Record, Source, Unit, Word
 
 _LARGER = 1.35
-"""Letters are larger than most if their line is higher by this factor; boxes are not exact."""
+"""A line is a heading if it is higher than most by this factor; boxes are not exact."""
 _SIZE = 10.0
-"""Size of most letters of a scan, in points."""
+"""Size given to most letters of a scan, in points."""
 
 PageWords = tuple[tuple[int, int], Sequence[Word]]
-"""Width and height of the picture of a page in pixels, and the words in it."""
+"""Width and height of the picture of a page in pixels, and its words."""
 
 
 def has_scans(record: Record) -> bool:
@@ -33,13 +33,13 @@ def has_scans(record: Record) -> bool:
 
 
 def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) -> Iterator[Item]:
-    """Yield a record with the text of its scanned pages, then a report of those that are not read.
+    """Yield a record with the text of its scanned pages, then a report of unread pages.
 
-    A record that has nothing but pages that are not read is left out.
+    A record of nothing but unread pages is left out.
 
     Args:
         record: See `has_scans`.
-        read: Returns the words of a page; None if nothing has recognised them.
+        read: Returns the words of a page; None if no recogniser has read it.
     """
     sources, unread, title = [], list[ScannedPage](), ""
     for source in record.sources:
@@ -69,7 +69,7 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) 
 
 
 def _titled(record: Record, title: str) -> Unit | None:
-    """Return the unit of a record; a document that is named after its file gets its title."""
+    """Return the unit of a record; a document named after its file is renamed to its title."""
     unit = record.unit
     file = clean_name(Path(record.sources[0].uri).stem)
     if unit is None or not record.is_document or unit.name != file or not title:
@@ -78,7 +78,7 @@ def _titled(record: Record, title: str) -> Unit | None:
 
 
 def _with_text(source: Source, outline: Outline) -> Source:
-    """Return a source with an outline as further texts, one for each heading."""
+    """Return a source with the sections of an outline as further texts."""
     if not outline.text:
         return source
     scanned = outline.source(source.uri, 0, len(outline.text))
@@ -91,7 +91,7 @@ def _with_text(source: Source, outline: Outline) -> Source:
 
 
 def _lines(page: ScannedPage, pixels: tuple[int, int], words: Sequence[Word]) -> list[TextLine]:
-    """Return the lines of a page in reading order; words at the same height are one line."""
+    """Return the lines of a page in reading order; the words of a row are one line."""
     width, height = pixels
     by_box: dict[Box, Word] = {}
     for word in words:
@@ -106,11 +106,10 @@ def _lines(page: ScannedPage, pixels: tuple[int, int], words: Sequence[Word]) ->
         box = union(row)
         larger = (box[3] - box[1]) / usual
         confidence = min(by_box[box].confidence for box in row)
-        is_heading = larger >= _LARGER and len(row) == 1  # others are rows of tables and formulas
+        is_heading = larger >= _LARGER and len(row) == 1  # not a row of a table or formula
         size = round(2 * larger) / 2 * _SIZE if is_heading else _SIZE
+        box = _tilted(box, page.tilt, width / height)
         lines.append(TextLine(text, page.page, box, size, confidence=confidence))
-    for line in lines:
-        line.box = _tilted(line.box, page.tilt, width / height)
     for line, after in pairwise(lines):
         if line.text[-1] == "-" and line.text[-2:-1].isalpha() and after.text[0].islower():
             line.text = line.text[:-1] + HYPHEN
@@ -118,12 +117,12 @@ def _lines(page: ScannedPage, pixels: tuple[int, int], words: Sequence[Word]) ->
 
 
 def _tilted(box: Box, tilt: float, ratio: float) -> Box:
-    """Return the box around a box of a straightened page where it is on the page as it was.
+    """Return the box, on the page before it was turned, around a box of the level page.
 
     Args:
         box: In shares of the page.
-        tilt: Of the page, in degrees.
-        ratio: Width of the page by its height.
+        tilt: Degrees by which the page was turned anticlockwise.
+        ratio: Width of the page divided by its height.
     """
     sine, cosine = sin(radians(tilt)), cos(radians(tilt))
     corners = [
@@ -131,21 +130,17 @@ def _tilted(box: Box, tilt: float, ratio: float) -> Box:
             (x - 0.5) * cosine - (y - 0.5) * sine / ratio,
             (x - 0.5) * sine * ratio + (y - 0.5) * cosine,
         )
-        for x in (box[0], box[2])
-        for y in (box[1], box[3])
+        for x in box[::2]
+        for y in box[1::2]
     ]
-    left, top, right, bottom = union((x, y, x, y) for x, y in corners)
-    first, second, third, fourth = (
-        round(min(max(share + 0.5, 0.0), 1.0), 4) for share in (left, top, right, bottom)
-    )
-    return first, second, third, fourth
+    return clamped(union((x + 0.5, y + 0.5, x + 0.5, y + 0.5) for x, y in corners))
 
 
 def _numbered(pages: Sequence[int]) -> str:
-    """Return "pages 3 to 9, 12 hold"."""
+    """Return subject and verb of a message, such as "pages 3 to 9, 12 hold"."""
     runs = []
-    for _, run in groupby(enumerate(pages), key=lambda pair: pair[1] - pair[0]):
-        of_run = [page for _, page in run]
-        runs.append(f"{of_run[0]} to {of_run[-1]}" if len(of_run) > 1 else str(of_run[0]))
-    several = len(pages) > 1
-    return f"page{'s' * several} {', '.join(runs)} hold{'s' * (not several)}"
+    for _, group in groupby(enumerate(pages), key=lambda pair: pair[1] - pair[0]):
+        run = [page for _, page in group]
+        runs.append(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]))
+    noun, verb = ("pages", "hold") if len(pages) > 1 else ("page", "holds")
+    return f"{noun} {', '.join(runs)} {verb}"

@@ -14,6 +14,7 @@ from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import ChunkPlace, Line, Table, TextPlace
 
 _FEWEST_FIELDS, _MOST_FIELDS = 6, 7
+"""Numbers of a line, without and with a confidence."""
 _MOST_OF_SECTION = 10
 PlaceRow = tuple[int, str, str]
 """Number of the document, section, and lines in JSON."""
@@ -29,17 +30,17 @@ def rows(places: Sequence[TextPlace], tables: Sequence[Table]) -> list[PlaceRow]
     if not places:
         return []
     texts = len(places) - len(tables)
-    of_tables = map(_row_places, places[texts:], tables)
-    of_all = chain(places[:texts], chain.from_iterable(of_tables))
+    row_places = map(_row_places, places[texts:], tables)
+    document_places = chain(places[:texts], chain.from_iterable(row_places))
     return [
         (document, place.section, as_json(place.lines))
-        for document, place in enumerate(of_all)
+        for document, place in enumerate(document_places)
         if place.section or place.lines
     ]
 
 
 def _row_places(place: TextPlace, table: Table) -> Iterable[TextPlace]:
-    """Return the place of each row: its own line, if there is one for each and the header."""
+    """Return the place of each row: its own line, if the header and each row have one."""
     if len(place.lines) != len(table.rows) + 1:
         return repeat(place, len(table.rows))
     return (TextPlace(place.section, (line,)) for line in place.lines[1:])

@@ -1,4 +1,4 @@
-"""Zip files: what they contain is read like a folder with their name."""
+"""Zip files: an archive is read like a folder of its name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.types import Record
 
 _MOST_MEMBERS, _MOST_BYTES, _DEEPEST = 100_000, 8 << 30, 32
-"""Files of an archive and of those in it, what they may unpack to, and archives in one another."""
+"""Limits of an archive and the archives in it: files, bytes unpacked and depth of nesting."""
 
 
 def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
-    """Yield what the files of an archive describe; their paths go on from that of the archive.
+    """Yield what the files of an archive describe; their paths begin with that of the archive.
 
     It is unpacked to a temporary folder, which is deleted when the iterator ends or is closed.
 
@@ -51,7 +51,7 @@ def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
 
 
 def _with_members(record: Record, unpacked: Path, archive: Path) -> Record:
-    """Return a record whose pictures are members of the archive."""
+    """Return a record with the paths of its unpacked pictures in the archive."""
 
     def member(image: Path) -> Path:
         if not image.is_relative_to(unpacked):
@@ -71,7 +71,7 @@ def _with_members(record: Record, unpacked: Path, archive: Path) -> Record:
 
 
 def _unpack(path: Path, target: Path, count: int, size: int) -> tuple[int, int]:
-    """Unpack an archive; return count and size, with its files and bytes added to them."""
+    """Unpack an archive; return the counts of files and bytes, increased by its own."""
     try:
         with zipfile.ZipFile(path) as members:
             infos = members.infolist()
@@ -85,7 +85,7 @@ def _unpack(path: Path, target: Path, count: int, size: int) -> tuple[int, int]:
             members.extractall(target)
     except BadInput:
         raise
-    except Exception as error:  # the libraries raise errors of many kinds for such files
+    except Exception as error:  # damaged files raise errors of many kinds
         raise BadInput(
             f"{path.name} cannot be unpacked to {gettempdir()} ({reason(error)}): it is damaged or "
             "encrypted, or there is no room; unpack it into a folder"

@@ -73,14 +73,14 @@ class _Cell(NamedTuple):
 
 
 class _Links:
-    """Recognises links one after the other without other text: contents, and menus.
+    """Recognises series of links without other text: tables of contents and menus.
 
-    A link of contents leads to a section of the document and begins a line. Above the first heading
-    any link may be one of a menu.
+    In a table of contents, links lead to sections of the document and begin lines. Above the first
+    heading, a series of any links is a menu.
 
     Attributes:
-        contents: Start and end in the text of each.
-        menus: Likewise.
+        contents: Start and end in the text of each table of contents.
+        menus: Start and end of each menu.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class _Links:
             self._is_inside, self._end = False, place
 
     def finish(self) -> None:
-        """End the links: other text follows, or none."""
+        """End the series: other text follows, or the document ends."""
         if self._count >= _FEW:
             (self.menus if self._is_above else self.contents).append((self._start, self._end))
         self._count = 0
@@ -151,7 +151,7 @@ class _Parser(HTMLParser):
             self._end_table()
         self.outline.text = "".join(self._parts)
         self._links.finish()
-        # Without a heading, the links may be all that the document is for.
+        # A document without a heading may consist of links.
         menus = self._links.menus if self.outline.headings else []
         self.outline.hidden = sorted([*menus, *self._links.contents, *self.outline.hidden])
 

@@ -66,7 +66,7 @@ class UnpackedPath(PosixPath):
     """The path of a picture in an archive.
 
     Attributes:
-        file: Where it is unpacked until the next item is read.
+        file: The unpacked picture, which exists until the next item is read.
     """
 
     __slots__ = ("file",)
@@ -74,11 +74,11 @@ class UnpackedPath(PosixPath):
 
 
 class ScannedPage(EmbeddedPath):
-    """The picture of a page without text.
+    """The path of the picture of a page without text.
 
     Attributes:
         page: Its number, from 1.
-        tilt: Degrees by which the page was turned against the clock to make its lines level.
+        tilt: Degrees by which the page was turned anticlockwise to level its lines.
     """
 
     __slots__ = ("page", "tilt")
@@ -123,12 +123,8 @@ def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
         return ["tuple", *map(encode_item, value)]
     if (names := _FIELDS.get(type(value))) is not None:
         return [type(value).__name__, *(encode_item(getattr(value, name)) for name in names)]
-    if isinstance(value, MemberPath):
-        return ["MemberPath", str(value), value.offset, value.size]
-    if isinstance(value, ScannedPage):
-        return ["ScannedPage", str(value), value.content, value.page, value.tilt]
-    if isinstance(value, EmbeddedPath):
-        return ["EmbeddedPath", str(value), value.content]
+    if isinstance(value, MemberPath | EmbeddedPath):
+        return [type(value).__name__, *value.__reduce__()[1]]
     if isinstance(value, Path):
         return ["Path", str(value)]
     return value

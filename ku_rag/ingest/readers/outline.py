@@ -88,7 +88,7 @@ class Outline:
         is_document: Whether the format is one for documents with a title, such as slides.
         is_archive: Whether pictures are members of the file.
         embedded: Address → file of pictures that are part of the document, in base 64.
-        scans: Address → number of the page of which it is the picture, and its `tilt`.
+        scans: Address of the picture of a page → number and `tilt` of the page.
         is_full: Whether a picture was left out because they are too large together.
     """
 
@@ -302,11 +302,11 @@ class Outline:
             for text, lines in [self._text(*part)]
             if text.strip()
         ]
-        of_tables = [
+        table_places = [
             TextPlace(self._section(first, title), self._lines(first, last))
             for first, last, title, _ in inside
         ]
-        places = (*(place for _, place in texts), *of_tables)
+        places = (*(place for _, place in texts), *table_places)
         images: dict[Path, None] = {}
         kind = Source
         # Pictures of a document without text are at its end.
@@ -342,7 +342,7 @@ class Outline:
         yield _joined(path), begin, end
 
     def _section(self, place: int, title: str) -> str:
-        """Return the headings above a table, and its title if that is none of them."""
+        """Return the headings above a table, and its title if it is not one of them."""
         path: list[str] = []
         level = 7
         for heading in reversed(_between(self.headings, 0, place)):

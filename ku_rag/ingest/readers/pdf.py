@@ -14,44 +14,41 @@ from pathlib import Path
 
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.outline import Outline
-from ku_rag.ingest.readers.pdf_page import (
-    HYPHEN,
-    TextLine,
-    TextPage,
-    page_pictures,
-    page_scan,
-)
+from ku_rag.ingest.readers.pdf_page import HYPHEN, TextLine, TextPage, page_pictures, page_scan
 from ku_rag.ingest.readers.pdf_tables import is_inside, page_tables
 from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
 
 _LARGER = 1.1
 """A line is a heading if its letters are larger than most letters by this factor."""
-_MOST_TITLE_LINES = 3
+_MOST_TITLE_LINES, _TITLE_WITHIN = 3, 60
+"""Lines of a title at most, and first lines of a document that contain words of its title."""
 _FEW_PAGES = 3
 """Pages of a document whose first heading may be one of several."""
 _BULLETS = ("•", "–", "-", "*", "◦", "▪")
 _LONGEST_HEADING = 100
+"""Characters."""
 _RARE = 0.1
-"""Share of the letters that those of one size of headings have at most."""
+"""Headings of one size have at most this share of the letters."""
 _CAPTION = re.compile(r"\s*[^\W\d_]{2,12}\.?\s*\d+(?:\.\d+)*\s*[.:]")
 """A line such as "Table 3: …", in any language."""
 _LEADERS = re.compile(r"(?:\. ?){4,}\s*\S{0,8}$")
 """A line of a table of contents."""
 _PAGE_NUMBER = re.compile(r"\s(?:(\d{1,4})|[ivxlc]{1,6})$")
 _FEW_ENTRIES = 3
+"""Entries of a table of contents at least."""
 _MARGIN = 0.15
-"""Share of the height of a page where its running heads and numbers are."""
+"""Share of a page at its top and bottom where running heads and page numbers are."""
 _PLACES = 40
-"""Heights on a page that are told apart."""
+"""Bands of a page; running heads of several pages are in the same band."""
 _NUMBER = re.compile(r"\b(?:\d{1,9}|[ivxlc]{1,8})\b")
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _REPEATED, _REPEATED_SHARE = 3, 0.3
-"""Pages, and their share, on which a running head is."""
+"""Pages, and share of the pages, that have a running head at least."""
 _GAP = 1.45
 """Lines further apart than so many heights of a line belong to different paragraphs."""
 _MATCHED_TITLES = 0.5
-"""Share of the bookmarks that stand as lines, where they are the headings."""
+"""Bookmarks are the headings if more than this share of them are lines of the text."""
 
 
 def read_pdf(path: Path) -> Outline:
@@ -65,18 +62,16 @@ def read_pdf(path: Path) -> Outline:
     lines: list[TextLine] = []
     addresses: dict[bytes, str] = {}
     with pdfium.PdfDocument(path) as document:
-        for number in range(len(document)):
-            page = document[number]
-            text_page = TextPage(page, number + 1)
-            of_page = _with_tables(text_page, list(text_page.lines()))
+        for number, page in enumerate(document, 1):
+            text_page = TextPage(page, number)
+            page_lines = _with_tables(text_page, list(text_page.lines()))
             text_page.close()
-            if not of_page and (scan := page_scan(page, number + 1, outline)):
+            if not page_lines and (scan := page_scan(page, number, outline)):
                 lines.append(scan)
-            pictures = page_pictures(page, number + 1, outline, addresses)
-            for picture in pictures if of_page else ():
-                below = (n for n, line in enumerate(of_page) if line.box[1] >= picture.box[1])
-                of_page.insert(next(below, len(of_page)), picture)
-            lines += of_page
+            for picture in page_pictures(page, number, outline, addresses) if page_lines else ():
+                below = (n for n, line in enumerate(page_lines) if line.box[1] >= picture.box[1])
+                page_lines.insert(next(below, len(page_lines)), picture)
+            lines += page_lines
             page.close()
         bookmarks = [
             (entry.level + 1, clean_name(entry.get_title()), destination.get_index() + 1)
@@ -94,7 +89,7 @@ def write_lines(
     """Write the lines of all pages to an outline, without running heads and contents.
 
     Args:
-        outline: Its title is replaced if it does not stand in the text.
+        outline: Its title is replaced if the text does not begin with words of it.
         lines: In reading order.
         bookmarks: Level from 1, title and page of each entry.
     """
@@ -123,7 +118,7 @@ def _with_tables(text_page: TextPage, lines: list[TextLine]) -> list[TextLine]:
 
 
 def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
-    """Yield lines without running heads and feet, and numbers of pages."""
+    """Yield lines without running heads and feet, and page numbers."""
     usual, pages = _usual_size(lines), len({line.page for line in lines})
     groups: dict[tuple[str, int], list[TextLine]] = {}
     for line in lines:
@@ -144,15 +139,15 @@ def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
 
 
 def _series(lines: Sequence[TextLine]) -> list[list[TextLine]]:
-    """Return lines that differ in numbers alone by those whose numbers rise with their pages.
+    """Group lines that differ only in numbers by how these rise with the pages.
 
     "Article 100" and "Article 200" at the top of two pages are text.
     """
     numbers = [_NUMBER.findall(line.text) for line in lines]
     is_constant = [len({*column}) == 1 for column in zip(*numbers, strict=True)]
     series: dict[tuple[int, ...], list[TextLine]] = {}
-    for line, of_line in zip(lines, numbers, strict=True):
-        columns = zip(of_line, is_constant, strict=True)
+    for line, line_numbers in zip(lines, numbers, strict=True):
+        columns = zip(line_numbers, is_constant, strict=True)
         offsets = tuple(0 if same else _as_number(text) - line.page for text, same in columns)
         series.setdefault(offsets, []).append(line)
     return [*series.values()]
@@ -168,7 +163,7 @@ def _as_number(text: str) -> int:
 
 
 def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
-    """Yield lines without tables of contents: headings with numbers of pages that do not fall."""
+    """Yield lines without tables of contents: headings with page numbers that do not fall."""
     keys = {name_key(line.text) for line in lines}
 
     def page_of(line: TextLine) -> int | None:
@@ -190,7 +185,7 @@ def _without_contents(lines: Sequence[TextLine]) -> Iterator[TextLine]:
 
 
 def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str, int]]) -> None:
-    """Set the levels of headings: by the bookmarks if they stand as lines, else by letters."""
+    """Set the levels of headings: by the bookmarks if they are lines, else by size and weight."""
     titles = {(page, name_key(title)): level for level, title, page in bookmarks if title}
     matched = [(line, titles[key]) for line in lines if (key := _title_key(line)) in titles]
     if len({_title_key(line) for line, _ in matched}) > _MATCHED_TITLES * len(titles) > 1:
@@ -207,9 +202,10 @@ def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str
         if len(line.text) > _LONGEST_HEADING or not any(map(str.isalpha, line.text)):
             continue
         begins = above is None or _between(above, line) == "\n\n"
+        is_text = line.text.endswith((".", ",", ";")) or line.text.startswith(_BULLETS)
         if line.size in levels:
             line.level = levels[line.size]
-        elif line.is_bold and begins and line.size >= usual and _may_be_heading(line.text):
+        elif line.is_bold and begins and line.size >= usual and not is_text:
             line.level = min(len(sizes) + 1, 6)
 
 
@@ -227,21 +223,16 @@ def _usual_size(lines: Sequence[TextLine]) -> float:
     return max(letters, key=letters.__getitem__, default=0.0)
 
 
-def _may_be_heading(text: str) -> bool:
-    """Return whether a bold line can be a heading: no sentence, and no item of a list."""
-    return not (text.endswith((".", ",", ";")) or text.startswith(_BULLETS))
-
-
 def _title_key(line: TextLine) -> tuple[int, str]:
-    """Return page and words of a line, without the number of a heading."""
+    """Return the page of a line and its words, without a heading number."""
     return line.page, name_key(re.sub(r"^(?:[A-Z]|[IVX]+|\d+)?(?:\.\d+)*\.?\s+", "", line.text))
 
 
 def _is_title(title: str, lines: Sequence[TextLine]) -> bool:
-    """Return whether words of a title in the metadata stand at the beginning of the text."""
-    first = name_key(" ".join(line.text for line in lines[:60])).split()
-    words = name_key(title).split()
-    return bool(words) and len({*words}.intersection(first)) * 2 > len({*words})
+    """Return whether most words of a title in the metadata are in the first lines of the text."""
+    first = name_key(" ".join(line.text for line in lines[:_TITLE_WITHIN])).split()
+    words = {*name_key(title).split()}
+    return 2 * len(words.intersection(first)) > len(words)
 
 
 def _largest(lines: Sequence[TextLine]) -> str:
@@ -278,9 +269,9 @@ def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
         if line.picture:
             outline.images.append((max(0, length - 1), 0, line.picture))
             continue
-        of_scan = () if line.confidence is None else (line.confidence,)
+        confidence = () if line.confidence is None else (line.confidence,)
         for box in line.row_boxes or [line.box]:
-            outline.lines.append((length, line.page, *box, *of_scan))
+            outline.lines.append((length, line.page, *box, *confidence))
         start = length
         if line.table:
             write("\n")
@@ -294,7 +285,7 @@ def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
 
 
 def _add_heading(outline: Outline, line: TextLine, start: int, end: int) -> None:
-    """Add a heading; a line below one of its level goes on with it."""
+    """Add a heading; a line directly below a heading of the same level continues it."""
     name = line.text.replace(HYPHEN, "")
     if outline.headings:
         begin, above_end, level, above = outline.headings[-1]
@@ -308,7 +299,7 @@ def _between(above: TextLine, line: TextLine) -> str:
     """Return what separates two lines: nothing within a word, else a line or paragraph end."""
     if above.text.endswith(HYPHEN):
         return ""
-    height = max(above.box[3] - above.box[1], 0.005)
+    height = max(above.box[3] - above.box[1], 0.005)  # a box may be flat
     is_next = above.page == line.page and 0 < line.box[1] - above.box[1] < _GAP * height
     is_column = line.box[1] < above.box[1] or above.page != line.page
     goes_on = is_column and line.text[:1].islower() and not above.text.endswith((".", ":"))

@@ -21,22 +21,24 @@ from ku_rag.pictures import MATCHED_SIDE
 from ku_rag.plugins import extra
 
 _BOLD = 600
+"""Least weight of bold letters."""
 _SMALLEST_PICTURE, _SMALLEST_SHARE = 50, 0.01
 """Pixels of the shorter side, and share of the page, of a picture that is read."""
 _MOST_PIXELS = 40_000_000
+"""Pixels of a picture that is read, at most."""
 _ANGLES = [angle / 4 for angle in range(-16, 17)]
-"""By which a scanned page may be turned, in degrees."""
+"""Angles tried to level a scanned page, in degrees."""
 _CLEARER, _SMALL_SIDE = 1.05, 400
-"""Gain of the contrast of rows for which a page is turned, and pixels of the page for that."""
+"""Least gain of contrast for which a page is turned, and pixels of its side to measure it."""
 _QUALITY = 40
-"""Of the picture of a scanned page; noise that takes space is in the way of recognition, too."""
+"""WebP quality of the picture of a scanned page; more keeps noise that hinders recognition."""
 _SCALE, _LONGEST = 100 / 72, 4_000
-"""Pixels for a point of a page that is shown, and of its longer side at most."""
+"""Pixels of a rendered page: for each point, and of its longer side at most."""
 _FILL, _OUTLINE, _MARGIN = (255, 214, 10, 90), (40, 30, 0, 255), 4
-"""Colours of a box, and pixels around it; the outer half of them is the outline."""
+"""Colours of a drawn box, and pixels around it; the outer half of these is the outline."""
 Box = tuple[float, float, float, float]
 HYPHEN, _STX = "\ufffe", 2
-"""pdfium joins the parts of a word at the end of a line by one of these characters."""
+"""Characters, of which pdfium writes one where a word is divided at the end of a line."""
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class TextPage:
         self._text_page.close()
 
     def lines(self) -> Iterator[TextLine]:
-        """Yield the lines; a joined word is a part of the first of its lines."""
+        """Yield the lines; a divided word belongs to the first of its lines."""
         for match in re.finditer(r"[^\r\n]+", self._text):
             start = match.start()
             for part in re.split(f"(?<={HYPHEN})", match[0]):
@@ -126,13 +128,11 @@ class TextPage:
         boxes = [page.get_rect(n) for n in range(page.count_rects(start, end - start))]
         size = self._raw.FPDFText_GetFontSize(page, letters[0])
         is_bold = all(_is_bold(self._raw, page, place) for place in (letters[0], letters[-1]))
-        text = self._clean(start, end)
-        joined = text.endswith(HYPHEN)
-        clean = text.strip() if not joined else text.strip().removesuffix(HYPHEN) + HYPHEN
         box = union(map(self.shares, boxes))
         height = max(0.0, box[3] - box[1]) * (self._frame[3] - self._frame[1])
         size = round(size if size > 1 else height, 1)
-        return TextLine(clean, self._number, box, size, is_bold, span=(start, end))
+        text = self._clean(start, end).strip()
+        return TextLine(text, self._number, box, size, is_bold, span=(start, end))
 
     def words(self, line: TextLine) -> Iterator[PageWord]:
         """Yield the words of a line."""
@@ -166,18 +166,18 @@ def _shares(box: Box, frame: Box) -> Box:
     """Return a box in points, with the origin below, in shares of a page, with it above."""
     left, bottom, right, top = box
     width, height = max(frame[2] - frame[0], 1.0), max(frame[3] - frame[1], 1.0)
-    shares = (
-        (left - frame[0]) / width,
-        (frame[3] - top) / height,
-        (right - frame[0]) / width,
-        (frame[3] - bottom) / height,
-    )
-    first, second, third, fourth = (round(min(max(share, 0.0), 1.0), 4) for share in shares)
-    return first, second, third, fourth
+    left, right = (left - frame[0]) / width, (right - frame[0]) / width
+    return clamped((left, (frame[3] - top) / height, right, (frame[3] - bottom) / height))
+
+
+def clamped(box: Box) -> Box:
+    """Return the part of a box that is on the page, rounded to four places."""
+    left, top, right, bottom = (round(min(max(share, 0.0), 1.0), 4) for share in box)
+    return left, top, right, bottom
 
 
 def _upright(box: Box, page: Any) -> Box:  # noqa: ANN401 - of pypdfium2
-    """Return a box of a page as it is shown, turned."""
+    """Return a box of an unrotated page on the page as it is shown."""
     for _ in range(page.get_rotation() // 90):
         left, top, right, bottom = box
         box = (round(1 - bottom, 4), left, round(1 - top, 4), right)
@@ -185,9 +185,9 @@ def _upright(box: Box, page: Any) -> Box:  # noqa: ANN401 - of pypdfium2
 
 
 def union(boxes: Iterable[Box]) -> Box:
-    """Return the box around boxes."""
-    every = list(boxes) or [(0.0, 0.0, 0.0, 0.0)]
-    left, top, right, bottom = zip(*every, strict=True)
+    """Return the smallest box around boxes."""
+    boxes = list(boxes) or [(0.0, 0.0, 0.0, 0.0)]
+    left, top, right, bottom = zip(*boxes, strict=True)
     return min(left), min(top), max(right), max(bottom)
 
 
@@ -195,9 +195,9 @@ def union(boxes: Iterable[Box]) -> Box:
 
 
 def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # noqa: ANN401
-    """Return the picture of a page without text, in grey and upright; None if nothing is drawn.
+    """Return the picture of a page without text, grey and level; None for a blank page.
 
-    The outline gets its file.
+    It is embedded in the outline.
     """
     if outline.is_full or not any(page.get_objects(max_depth=1)):
         return None
@@ -214,9 +214,9 @@ def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # n
 
 
 def _tilt(picture: Image.Image) -> float:
-    """Return by how many degrees a grey page has to be turned to make its lines level.
+    """Return the degrees by which to turn a grey page to level its lines.
 
-    The rows of the turned page differ the most.
+    The rows of pixels of a level page differ the most.
     """
     small = ImageOps.invert(picture)
     small.thumbnail((_SMALL_SIDE, _SMALL_SIDE))
@@ -235,7 +235,7 @@ def page_pictures(
     outline: Outline,
     addresses: dict[bytes, str],
 ) -> Iterator[TextLine]:
-    """Yield the pictures of a page; the outline gets their files.
+    """Yield the pictures of a page, which are embedded in the outline.
 
     Args:
         page: The page.
@@ -259,7 +259,7 @@ def page_pictures(
             content = BytesIO()
             try:
                 image.get_bitmap(render=False).to_pil().convert("RGB").save(content, "PNG")
-            except (OSError, RuntimeError, ValueError):  # a form of compression that is not known
+            except (OSError, RuntimeError, ValueError):  # such as an unknown compression
                 continue
             name = f"page-{number}-picture-{place}.png"
             addresses[digest] = outline.embed(name, content.getvalue())

@@ -17,34 +17,34 @@ from ku_rag.ingest.readers.pdf_page import Box, PageWord, TextLine, TextPage
 from ku_rag.plugins import extra
 
 _MOST_SEGMENTS = 20_000
-"""Parts of lines and boxes of a page on which tables are looked for."""
+"""Drawn segments at most of a page whose tables are read."""
 _SAME = 0.004
-"""Share of a page by which edges at the same place may differ."""
+"""Share of a page by which aligned edges may differ."""
 _SHORTEST, _LONGEST = 0.06, 0.97
-"""Share of the width of a page that a rule has."""
+"""Shares of the width of a page between which the length of a rule is."""
 _CELL_GAP = 0.7
-"""Texts further apart than this share of the size of their letters are in different cells."""
+"""Words further apart than this share of their letter size are in different cells."""
 _LEADERS = re.compile(r"(?:\.\s*){4,}")
-"""In a line of a table of contents."""
+"""Dots in a line of a table of contents."""
 _WIDE, _FILLED = 0.25, 0.6
-"""Columns of prose have so much of the page, and their lines fill so much of them."""
+"""Shares of the page that a column of prose has, and of the column that its lines fill."""
 
 _MARGIN, _PROSE, _MOST_PROSE = 0.1, 0.7, 0.2
-"""A line of prose begins within the first share of the width of a table and has the second share of
-it; a part of a table has at most the third share of such lines."""
+"""Of the width of a table, a line of prose begins within the first share and has the second share;
+such lines are at most the third share of a part of a table."""
 
 _FEW, _ALIGNED = 3, 0.7
-"""Lines from which on at least this share of their texts must be aligned."""
+"""In this number of lines or more, at least this share of the texts must be aligned."""
 _LEAST_FILLED = 0.6
-"""Share of the cells of a table that have a text."""
+"""Share of the cells of a table that are not empty."""
 _ROW_HEIGHT = 2.5
-"""Heights of letters from an outer rule within which a row without a further rule is."""
+"""A row outside the outer rules is within so many letter heights of one."""
 
 Rows = list[list[str]]
 
 
 class _Edge(NamedTuple):
-    """A drawn line in shares of the page: its height (or x), its left (or upper) and other end."""
+    """A drawn line in shares of the page: y (or x), left (or upper) end, right (or lower) end."""
 
     place: float
     start: float
@@ -62,9 +62,9 @@ class _Run(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """What is between two rules: the runs of each line, and the inner vertical lines.
+    """The lines of text between two rules, as runs, and the vertical lines between its columns.
 
-    An outer one has a rule on one side only. `region` are all lines between rules of that width.
+    An outer band has a rule on one side only. `region` has all lines between rules of that width.
     """
 
     upper: _Edge
@@ -76,7 +76,7 @@ class _Band(NamedTuple):
 
     @property
     def is_part(self) -> bool | None:
-        """Whether it is a part of a table; None for a text that may be a title in one."""
+        """Whether it is a part of a table; None for a single text, which may be a title."""
         if self.dividers or not self.lines:
             return bool(self.lines)
         in_columns = [line for line in self.lines if len(line) > 1]
@@ -99,13 +99,13 @@ class _Band(NamedTuple):
 
 
 def _is_aligned(lines: Sequence[list[_Run]], region: Sequence[list[_Run]]) -> bool:
-    """Return whether most texts, but the first of a line, begin, end or lie as another line's."""
+    """Return whether most texts after the first of a line align with a text of another line."""
     counts = [_aligned(line, [other for other in region if other is not line]) for line in lines]
     return sum(counts) >= _ALIGNED * sum(len(line) - 1 for line in lines)
 
 
 def _aligned(line: Sequence[_Run], others: Sequence[Sequence[_Run]]) -> int:
-    """Return how many texts of a line, but its first, begin, end or lie as one of other lines."""
+    """Return how many texts after the first of a line align at an end or middle with others."""
 
     def places(run: _Run) -> tuple[float, float, float]:
         return run.left, run.right, (run.left + run.right) / 2
@@ -142,7 +142,7 @@ def page_tables(
 
 
 def _parts(bands: list[_Band]) -> list[_Band]:
-    """Return the bands of a table without titles, and outer rows that are not aligned."""
+    """Return bands without titles and unaligned outer rows at both ends."""
     for end in (0, -1):
         while bands and (
             bands[end].is_part is None
@@ -153,7 +153,7 @@ def _parts(bands: list[_Band]) -> list[_Band]:
 
 
 def _continues_table(outer: _Band, bands: Sequence[_Band]) -> bool:
-    """Return whether an outer row has as many texts as others, aligned with these."""
+    """Return whether an outer row has as many texts as most lines of a table, and is aligned."""
     lines = [line for band in bands if not band.is_outer for line in band.lines]
     count = len(outer.lines[0])
     if not lines or count < median(map(len, lines)):
@@ -164,10 +164,10 @@ def _continues_table(outer: _Band, bands: Sequence[_Band]) -> bool:
 def _bands(
     rules: Sequence[_Edge], words: Sequence[PageWord], down: Sequence[_Edge]
 ) -> Iterator[_Band]:
-    """Yield what is between two rules, and rows next to a rule that has no table on one side.
+    """Yield the bands between rules, and outer rows above and below them.
 
     Args:
-        rules: Of the same width, from above to below.
+        rules: Of the same width, from top to bottom.
         words: Of the page.
         down: Vertical lines of the page.
     """
@@ -204,7 +204,7 @@ def _bands(
 
 
 def _first_row(lines: Sequence[Sequence[PageWord]], height: float) -> Iterator[Sequence[PageWord]]:
-    """Yield the first line, and those close below it without a text in the first column."""
+    """Yield the first line, and close lines below it whose first column is empty."""
     yield lines[0]
     for above, line in pairwise(lines):
         if line[0].left < lines[0][0].right or line[0].middle - above[0].middle > height:
@@ -213,7 +213,7 @@ def _first_row(lines: Sequence[Sequence[PageWord]], height: float) -> Iterator[S
 
 
 def _outer_row(lines: Sequence[Sequence[PageWord]], rule: _Edge) -> _Band:
-    """Return lines above or below a rule."""
+    """Return the band of lines above or below a rule."""
     upper = rule._replace(place=min(word.top for line in lines for word in line))
     lower = rule._replace(place=max(word.bottom for line in lines for word in line))
     return _Band(upper, lower, [_runs(line, ()) for line in lines], [], is_outer=True)
@@ -229,9 +229,9 @@ def is_inside(box: Box, outer: Box) -> bool:
 
 
 def _edges(text_page: TextPage) -> tuple[list[_Edge], list[_Edge]]:
-    """Return the lines across a page and down a page.
+    """Return the horizontal and the vertical lines of a page.
 
-    The sides of boxes are lines, and so are thin pictures: some typesetters draw rules as such.
+    Sides of boxes are lines, and so are thin pictures, as which some typesetters draw rules.
     """
     raw, page = extra("documents", "pypdfium2.raw"), text_page.page
     paths = page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)
@@ -259,7 +259,7 @@ Point = tuple[float, float]
 
 
 def _strokes(raw: Any, path: Any, count: int) -> Iterator[tuple[Point, Point]]:  # noqa: ANN401
-    """Yield the ends of the straight parts of a path, in points of the page."""
+    """Yield the ends of each straight segment of a path, in points."""
     matrix, x, y = path.get_matrix(), ctypes.c_float(), ctypes.c_float()
     start = last = (0.0, 0.0)
     for number in range(count):
@@ -277,29 +277,29 @@ def _strokes(raw: Any, path: Any, count: int) -> Iterator[tuple[Point, Point]]: 
 
 
 def _joined(edges: Sequence[_Edge]) -> list[_Edge]:
-    """Return edges in order of their places; those that touch in one line are one."""
+    """Return edges in order of their places; edges that touch in one line are merged."""
     groups: list[list[_Edge]] = []
     for edge in sorted(edges):
         if groups and edge.place - groups[-1][0].place < _SAME:
             groups[-1].append(edge)
         else:
             groups.append([edge])
-    joined = []
+    joined: list[_Edge] = []
     for group in groups:
-        place, start, end = group[0].place, *min(group, key=lambda edge: edge.start)[1:]
+        merged: list[_Edge] = []
         for edge in sorted(group, key=lambda edge: edge.start):
-            if edge.start > end + _SAME:
-                joined.append(_Edge(place, start, end))
-                start = edge.start
-            end = max(end, edge.end)
-        joined.append(_Edge(place, start, end))
+            if merged and edge.start <= merged[-1].end + _SAME:
+                merged[-1] = merged[-1]._replace(end=max(merged[-1].end, edge.end))
+            else:
+                merged.append(edge._replace(place=group[0].place))
+        joined += merged
     return joined
 
 
 def _regions(across: Sequence[_Edge]) -> Iterator[list[_Edge]]:
-    """Yield the rules of each table, from above to below; they have the same ends.
+    """Yield the rules of each table from top to bottom; they have the same ends.
 
-    A longer rule between two ends the table.
+    A longer rule ends the table above it.
     """
     groups: list[list[_Edge]] = []
     ended: list[list[_Edge]] = []
@@ -325,42 +325,42 @@ def _regions(across: Sequence[_Edge]) -> Iterator[list[_Edge]]:
 
 
 def _table(bands: Sequence[_Band]) -> tuple[Rows, list[tuple[float, float]]]:
-    """Return the rows of a table, and top and bottom of each; nothing if the bands are none."""
-    every = [run for band in bands for line in band.lines for run in line]
+    """Return the rows of a table, and top and bottom of each; no rows if the bands are no table."""
+    runs = [run for band in bands for line in band.lines for run in line]
     dividers = sorted({x for band in bands for x in band.dividers})
     is_grid = bool(dividers) and len(bands) > 2
     if is_grid and median(len(band.lines) for band in bands[1:]) == 1:
         columns = [*pairwise((0.0, *dividers, 1.0))]
     else:
-        columns = _columns(every, dividers)
+        columns = _columns(runs, dividers)
     titles = sum(band.is_part is None for band in bands)
-    several = [line for band in bands for line in band.lines if len(line) > 1]
-    is_aligned = bool(dividers) or _is_aligned(several, several)
-    if len(columns) < 2 or 4 * titles > len(bands) or not is_aligned or _is_prose(every, columns):
+    in_columns = [line for band in bands for line in band.lines if len(line) > 1]
+    is_aligned = bool(dividers) or _is_aligned(in_columns, in_columns)
+    if len(columns) < 2 or 4 * titles > len(bands) or not is_aligned or _is_prose(runs, columns):
         return [], []
     rows: Rows = []
     heights: list[tuple[float, float]] = []
     for number, band in enumerate(bands):
         is_header = number == 0 and len(bands) > 1
-        of_band: Rows = []
+        band_rows: Rows = []
         for line in band.lines:
             cells = _cells(line, columns)
             top, bottom = min(run.top for run in line), max(run.bottom for run in line)
-            if of_band and (is_header or _continues(cells, of_band, is_grid=is_grid)):
-                joined = zip(of_band[-1], cells, strict=True)
-                of_band[-1] = [" ".join(filter(None, both)) for both in joined]
+            if band_rows and (is_header or _continues(cells, band_rows, is_grid=is_grid)):
+                joined = zip(band_rows[-1], cells, strict=True)
+                band_rows[-1] = [" ".join(filter(None, both)) for both in joined]
                 heights[-1] = heights[-1][0], bottom
             else:
-                of_band.append(cells)
+                band_rows.append(cells)
                 heights.append((top, bottom))
-        rows += of_band
+        rows += band_rows
     filled = sum(bool(cell) for row in rows for cell in row)
     is_table = len(rows) > 1 and filled > _LEAST_FILLED * len(rows) * len(columns)
     return (rows, heights) if is_table else ([], [])
 
 
 def _continues(cells: Sequence[str], rows: Rows, *, is_grid: bool) -> bool:
-    """Return whether a line of a band goes on with the row above it."""
+    """Return whether a line of a band continues the row above it."""
     if is_grid:
         return any(first and not cell for first, cell in zip(rows[0], cells, strict=True))
     return not cells[0] and any(
@@ -384,7 +384,7 @@ def _lines(words: Sequence[PageWord]) -> Iterator[list[PageWord]]:
 
 
 def _runs(line: Sequence[PageWord], dividers: Sequence[float]) -> list[_Run]:
-    """Return the words of a line, those of one cell together."""
+    """Return the runs of a line."""
     runs: list[_Run] = []
     for left, top, right, bottom, text, size in line:
         last = runs[-1] if runs else None
@@ -398,25 +398,25 @@ def _runs(line: Sequence[PageWord], dividers: Sequence[float]) -> list[_Run]:
 
 
 def _columns(runs: Sequence[_Run], dividers: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the ends of the columns; a run over several, such as a title of two, makes none."""
+    """Return left and right of each column; a run across columns, such as a title, makes none."""
     columns: list[tuple[float, float]] = []
     bridges: list[_Run] = []
     for run in sorted(runs, key=lambda run: run.right - run.left):
-        met = [column for column in columns if _overlap(run, column) > 0]
-        if len(met) > 1:
+        touching = [column for column in columns if _overlap(run, column) > 0]
+        if len(touching) > 1:
             bridges.append(run)
             continue
-        column = met[0] if met else (run.left, run.right)
-        columns = [other for other in columns if other not in met]
+        column = touching[0] if touching else (run.left, run.right)
+        columns = [other for other in columns if other not in touching]
         columns.append((min(column[0], run.left), max(column[1], run.right)))
     columns.sort()
     merged = columns[:1]
     for left, right in columns[1:]:
         pair = merged[-1], (left, right)
-        over = sum(all(_overlap(run, column) > 0 for column in pair) for run in bridges)
-        fewest = min(sum(_overlap(run, column) > 0 for run in runs) - over for column in pair)
+        across = sum(all(_overlap(run, column) > 0 for column in pair) for run in bridges)
+        fewest = min(sum(_overlap(run, column) > 0 for run in runs) - across for column in pair)
         is_divided = any(pair[0][1] <= x + _SAME and x - _SAME <= left for x in dividers)
-        if over > fewest and not is_divided:
+        if across > fewest and not is_divided:
             merged[-1] = merged[-1][0], max(merged[-1][1], right)
         else:
             merged.append((left, right))
@@ -428,7 +428,7 @@ def _overlap(run: _Run, column: tuple[float, float]) -> float:
 
 
 def _cells(line: Sequence[_Run], columns: Sequence[tuple[float, float]]) -> list[str]:
-    """Return the text of each column; a run over several is in the first of them."""
+    """Return the text of each column; a run across columns is in the first of them."""
     cells = [""] * len(columns)
     for run in line:
         overlaps = [_overlap(run, column) for column in columns]
@@ -439,10 +439,10 @@ def _cells(line: Sequence[_Run], columns: Sequence[tuple[float, float]]) -> list
 
 
 def _is_prose(runs: Sequence[_Run], columns: Sequence[tuple[float, float]]) -> bool:
-    """Return whether most columns are columns of text."""
+    """Return whether most columns are columns of prose."""
     wide = 0
     for column in columns:
         width = column[1] - column[0]
-        of_column = [run.right - run.left for run in runs if _overlap(run, column) > 0]
-        wide += width > _WIDE and bool(of_column) and median(of_column) > _FILLED * width
+        widths = [run.right - run.left for run in runs if _overlap(run, column) > 0]
+        wide += width > _WIDE and bool(widths) and median(widths) > _FILLED * width
     return 2 * wide > len(columns)
