@@ -1,35 +1,36 @@
-"""Example questions, made of the facts and pictures of a base."""
+"""Example questions about the facts, pictures and headings of a base."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from ku_rag.store.connection import Connection
 from ku_rag.types import SECTION_MARK, Serializable
 
 _FEW = 3
-_MOST_FACTS = 2_000
-"""Facts that are looked at."""
+"""Values of a label to ask for the highest; words at most of a heading to ask about."""
+_MOST_ROWS = 2_000
+"""Facts that are read, and headings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example(Serializable):
-    """A question that the base may answer.
+    """A question that the base may be able to answer.
 
     Args:
         question: A sentence.
-        image: SHA-256 of the stored picture that it is about; None for a question without one.
+        image: SHA-256 of the stored picture that it is about, if any.
     """
 
     question: str
     image: str | None = None
 
 
-class _Stated(NamedTuple):
+class _FactRow(NamedTuple):
     unit: str
     kind: str
     label: str
@@ -39,9 +40,9 @@ class _Stated(NamedTuple):
 
 
 def examples(connection: Connection, count: int) -> list[Example]:
-    """Return questions about a base, fewer if it has little to ask about."""
+    """Return at most `count` questions."""
     facts = [
-        _Stated(*row)
+        _FactRow(*row)
         for row in connection.execute(
             "SELECT u.name, u.kind, lower(l.label), coalesce(f.value, f.key), f.number, "
             "(SELECT i.hash FROM unit_images s JOIN images i ON i.row = s.image "
@@ -51,58 +52,58 @@ def examples(connection: Connection, count: int) -> list[Example]:
             "AND l.label NOT IN ('file_format', 'file_modified', 'file_path') "
             "AND length(l.label) BETWEEN 3 AND 24 "
             "AND length(coalesce(f.value, f.key)) BETWEEN 1 AND 60 LIMIT ?",
-            (_MOST_FACTS,),
+            (_MOST_ROWS,),
         )
     ]
     pictured = connection.execute(
         "SELECT i.hash FROM unit_images s JOIN images i ON i.row = s.image LIMIT 1"
     )
     sections = connection.execute(
-        "SELECT DISTINCT section FROM text_places WHERE section != '' LIMIT ?", (_MOST_FACTS,)
+        "SELECT DISTINCT section FROM text_places WHERE section != '' LIMIT ?", (_MOST_ROWS,)
     )
     headings = (section.rpartition(SECTION_MARK)[2] for (section,) in sections)
     named = (h for h in headings if h.replace(" ", "").isalpha() and 0 < h.count(" ") < _FEW)
-    every = (
-        *_of_facts(facts),
+    questions = (
+        *_fact_questions(facts),
         *(Example("What is this?", image) for (image,) in pictured),
         *(Example(f"Which documents mention {heading}?") for heading in named),
     )
-    return list(islice(dict.fromkeys(every), count))
+    return list(islice(dict.fromkeys(questions), count))
 
 
-def _of_facts(facts: Sequence[_Stated]) -> Iterator[Example]:
-    """Yield one question of each form, then further values."""
-    by_label = defaultdict[str, list[_Stated]](list)
+def _fact_questions(facts: Sequence[_FactRow]) -> Iterator[Example]:
+    """Yield one question of each form, then further questions for values."""
+    by_label = defaultdict[str, list[_FactRow]](list)
     for fact in facts:
         by_label[fact.label].append(fact)
-    every = (of_label for of_label in by_label.values() if len({f.unit for f in of_label}) > 1)
-    # "What is the colours?" is no good example.
-    labels = sorted(every, key=lambda facts: (facts[0].label.endswith("s"), -len(facts)))
-    pictured = next((fact for of_label in labels for fact in of_label if fact.image), None)
+    groups = [group for group in by_label.values() if len({fact.unit for fact in group}) > 1]
+    # "What is the colours?" is a poor example.
+    groups.sort(key=lambda group: (group[0].label.endswith("s"), -len(group)))
+    pictured = next((fact for fact in chain.from_iterable(groups) if fact.image), None)
     if pictured:
         yield Example(f"What is the {pictured.label}?", pictured.image)
-    chosen = [of_label[number % len(of_label)] for number, of_label in enumerate(labels, 1)]
+    chosen = [group[number % len(group)] for number, group in enumerate(groups, 1)]
     values = [Example(f"What is the {fact.label} of {fact.unit}?") for fact in chosen]
     yield from values[:1]
-    groups = [_of_kind(of_label) for of_label in labels]
-    yield from islice((e for group in groups for e in _highest(group)), 1)
-    yield from islice((e for group in groups for e in _shared(group)), 1)
+    groups = [_of_first_kind(group) for group in groups]
+    yield from islice(chain.from_iterable(map(_highest, groups)), 1)
+    yield from islice(chain.from_iterable(map(_shared, groups)), 1)
     yield from values[1:]
 
 
-def _of_kind(facts: Sequence[_Stated]) -> list[_Stated]:
-    """Return the facts about units of the first kind that was declared."""
+def _of_first_kind(facts: Sequence[_FactRow]) -> list[_FactRow]:
+    """Return the facts about units of the first declared kind."""
     kind = next((fact.kind for fact in facts if fact.kind != "entity"), "")
     return [fact for fact in facts if fact.kind == kind]
 
 
-def _highest(facts: Sequence[_Stated]) -> Iterator[Example]:
+def _highest(facts: Sequence[_FactRow]) -> Iterator[Example]:
     numbers = {fact.number for fact in facts if fact.number is not None}
     if len(numbers) >= _FEW:
         yield Example(f"Which {facts[0].kind} has the highest {facts[0].label}?")
 
 
-def _shared(facts: Sequence[_Stated]) -> Iterator[Example]:
+def _shared(facts: Sequence[_FactRow]) -> Iterator[Example]:
     units = defaultdict[str, set[str]](set)
     for fact in facts:
         units[fact.value].add(fact.unit)

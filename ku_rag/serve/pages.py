@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ku_rag.graph.model import Entity
 
 _PAGE = 48
-"""Units of a page of the gallery."""
+"""Units on a page of the gallery."""
 _STRIP, _STRIP_AMONG = 8, 200
-"""Pictures of the start page, and units among which they are looked for."""
+"""Pictures on the start page, and units that are searched for them."""
 _MOST_FACTS = 200
-"""Facts of the page of a unit."""
+"""Facts on the page of a unit."""
 
 router = APIRouter(include_in_schema=False)
 files = StaticFiles(packages=[("ku_rag.serve", "static")])
@@ -82,18 +82,18 @@ async def _question(
     unit: Name = "",
     kind: Name = "",
 ) -> QueryBody | None:
-    """Return what an address asks: a question about a stored picture, a unit or neither."""
+    """Return the question of an address, about a stored picture, a unit or neither."""
     if not question.strip():
         return None
     fields = {"question": question, "image": image, "unit": unit, "kind": kind}
     return QueryBody.model_validate({name: value for name, value in fields.items() if value})
 
 
-Asked = Annotated[QueryBody | None, Depends(_question)]
+AddressQuery = Annotated[QueryBody | None, Depends(_question)]
 
 
 @router.get("/")
-async def ask(request: Request, base: Base, form: Asked) -> Response:
+async def ask(request: Request, base: Base, form: AddressQuery) -> Response:
     """Return the start page, or the answer to the question of the address."""
     if form is not None:
         return await answer(request, base, form)
@@ -103,12 +103,12 @@ async def ask(request: Request, base: Base, form: Asked) -> Response:
         units = [base.public(kb.show(unit.id)) for unit in pictured[:_STRIP]]
         return {"counts": kb.stats().counts, "units": units, "examples": kb.examples()}
 
-    return _page(request, base, "ask.html", found={}, start=await base.read(start))
+    return _page(request, base, "ask.html", result={}, start=await base.read(start))
 
 
 @router.get("/report")
-async def report(base: Base, form: Asked) -> Response:
-    """Return the report of an answer: one file, with the pictures in it."""
+async def report(base: Base, form: AddressQuery) -> Response:
+    """Return the report of an answer: one file that contains its pictures."""
     if form is None:
         raise BadInput("the address has no question: expected /report?question=…")
 
@@ -125,26 +125,27 @@ async def report(base: Base, form: Asked) -> Response:
 @router.post("/")
 async def answer(request: Request, base: Base, form: QueryFields) -> Response:
     """Return the answer as a page, or to a script as events with the HTML of each step."""
-    result: dict[str, Any] = {"question": form.question, "rounds": [], "asked": {}}
+    result: dict[str, Any] = {"question": form.question, "rounds": [], "link": {}}
     if form.image is None or isinstance(form.image, str):
         names = {"question", "image", "unit", "kind"}
-        result["asked"] = form.model_dump(include=names, exclude_none=True)
+        result["link"] = form.model_dump(include=names, exclude_none=True)
     steps = base.stream(form.events)
 
     def add(step: QueryEvent) -> tuple[str, object]:
-        result["rounds"] += [step.data] * (step.kind == "round")
+        if step.kind == "round":
+            result["rounds"].append(step.data)
         result.update(base.public({**step.data}), **_marked_evidence(step))
-        return step.kind, {"html": _render(request, base, "answer.html", found=result)}
+        return step.kind, {"html": _render(request, base, "answer.html", result=result)}
 
     if "text/event-stream" in request.headers.get("accept", ""):
         return await base.events(add(step) async for step in steps)
     async for step in steps:
         add(step)
-    return _page(request, base, "ask.html", found=result, start={})
+    return _page(request, base, "ask.html", result=result, start={})
 
 
 def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
-    """Return marked texts and table cells of evidence by label, and the parts of the answer."""
+    """Return the marked text and the table cells of evidence by label, and parts of the answer."""
     if step.answer is None:
         return {}
     from ku_rag.answering.report import mark_piece  # slow to import, and not needed at the start
@@ -178,15 +179,15 @@ async def list_units(
             for chunk in result.chunks:
                 texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
         else:
-            listed = kb.list(kind=kind or None, limit=_PAGE + 1, offset=offset)
-            texts = {unit.id: "" for unit in listed}
-        units = [kb.show(id).to_dict() | {"found": texts[id]} for id in [*texts][:_PAGE]]
+            summaries = kb.list(kind=kind or None, limit=_PAGE + 1, offset=offset)
+            texts = {unit.id: "" for unit in summaries}
+        units = [kb.show(id).to_dict() | {"match": texts[id]} for id in [*texts][:_PAGE]]
         has_more = len(texts) > _PAGE and not (text or like)
         return {"units": base.public(units), "has_more": has_more, "kinds": kb.kinds()}
 
     filters: dict[str, Any] = {"text": text, "kind": kind, "like": like, "offset": offset}
-    found = await base.read(find)
-    return _page(request, base, "units.html", unit={}, limit=_PAGE, **found, **filters)
+    listed = await base.read(find)
+    return _page(request, base, "units.html", unit={}, limit=_PAGE, **listed, **filters)
 
 
 @router.get("/units/{name:path}")
@@ -201,10 +202,10 @@ async def show_unit(
     def show(kb: KnowledgeBase) -> dict[str, Any]:
         entity = kb.graph.show(name).to_dict()
         unit = base.unit(entity["id"]) if entity["id"] else {}
-        drawn = Markup(kb.graph.drawing(name, hops=hops, link=link))
+        drawing = Markup(kb.graph.drawing(name, hops=hops, link=link))
         facts = [fact for fact in kb.facts(unit["id"]) if fact.chunk] if unit else []
-        shown = {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawn": drawn}
-        return shown | {"facts": facts[:_MOST_FACTS]}
+        values = {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawing": drawing}
+        return values | {"facts": facts[:_MOST_FACTS]}
 
     return _page(request, base, "unit.html", hops=hops, **await base.read(show))
 

@@ -229,7 +229,7 @@ async def get_image(
 
 @router.get("/chunks/{chunk}/pages/{page}", response_class=Response, **sends("image/png"))
 async def get_page(base: Base, chunk: int, page: int, box: Shares = ()) -> Response:
-    """Return a page of the PDF file of a chunk, with a box: left, top, right, bottom, 0 to 1."""
+    """Return a page of the PDF file of a chunk; `box` is left, top, right, bottom, 0 to 1."""
 
     def picture(kb: KnowledgeBase) -> bytes:
         kb.page_image(chunk, page, box).save(out := io.BytesIO(), "PNG")
