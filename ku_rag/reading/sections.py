@@ -21,6 +21,8 @@ from ku_rag.text.question import (
     ENTRIES,
     MOST_CHARACTERS,
     POINTERS,
+    SAYING,
+    SECTIONS,
     VALUES,
     Question,
     analyse,
@@ -60,15 +62,15 @@ _DEFAULT_FORMS = [
     )
 ]
 _IDENTIFIER = re.compile(r"-[\w-]+|\w*(?:_\w+|[a-z][A-Z]\w*)")
-"""A name in code: an answer stands beside it as it is written."""
+"""An identifier in code; what answers a question about it contains it as it is written."""
 _ARTICLES = (["a"], ["an"], ["the"], ["one"], ["any"], ["normally"], ["usually"])
 _LIKELY = 0.65
 """Share of a question that a sentence has which is stated."""
 _FEWEST = 2
 """Content words of a question that it has at least."""
 _DESCRIBING = (("is",), ("are",), ("does",), ("do",), ("s",))
-_SECTION = re.compile(r"\b(?:section|chapter) (\d+(?:\.\d+)*)", re.IGNORECASE)
-_SECTION_WORDS = frozenset(map(stem, ("section", "chapter", "say", "tell", "state", "about")))
+_NUMBERED = re.compile(r"\b(?P<word>[^\W\d_]+) (?P<number>\d+(?:\.\d+)*)")
+"""A word and a number, such as "section 4.2"."""
 _LONGEST = 300
 """Characters of the text of a term that are compared with a question."""
 
@@ -106,8 +108,8 @@ def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
 
 def numbered(question: str) -> str:
     """Return the number of the section that "What does section 4.2 say?" asks for, or ""."""
-    match = _SECTION.search(question)
-    return match[1] if match else ""
+    matches = _NUMBERED.finditer(question)
+    return next((m["number"] for m in matches if stem(m["word"].lower()) in SECTIONS), "")
 
 
 def _numbered(
@@ -115,7 +117,7 @@ def _numbered(
 ) -> Iterator[Candidate]:
     """Yield the sentences of a numbered section with what the question names, or its first ones."""
     begins = re.compile(rf"{re.escape(number)}[ .:]")
-    asked = frozenset(question.content) - _SECTION_WORDS - every_stem(number)
+    asked = frozenset(question.content) - SECTIONS - SAYING - every_stem(number)
     for order, piece in enumerate(pieces):
         if not any(begins.match(heading) for heading in piece.headings):
             continue

@@ -129,6 +129,8 @@ QUESTION_WORDS = _WH | AUXILIARIES
 GENERIC = _word_list("generic")
 DOCUMENTS, MENTIONING = map(_word_list, ("documents", "mentioning"))
 """Stems of nouns for documents, and of verbs for what they have to do with a subject."""
+SECTIONS, SAYING = map(_word_list, ("sections", "saying"))
+"""Stems of nouns for parts of documents, and of words that ask what these say."""
 WAYS = _word_list("ways")
 """Stems of words after "how" in questions for a way: "How do I install it?"."""
 DEFAULTS, VALUES = map(_word_list, ("defaults", "values"))

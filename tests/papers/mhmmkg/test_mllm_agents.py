@@ -139,7 +139,7 @@ def graph(kb, tmp_path):
 
 
 def search(kb, mllm, question=QUERY.question, hints=QUERY.hints, **options):
-    """What a search finds that is told what people see."""
+    """The result of a search that is given a description of the picture."""
     with KnowledgeBase.open(kb.path, mllm=mllm) as base:
         about = {"hints": hints, "perception": QUERY.perception, "setting": "perceptive"}
         return base.graph.search(question, **about, **options).search
