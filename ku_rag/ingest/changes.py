@@ -182,7 +182,7 @@ def update(
         matched=None,
         chunks=report.chunks_added,
         images=report.images_added,
-        why="replaced what was named",
+        why="the named fields were replaced",
     )
 
 
