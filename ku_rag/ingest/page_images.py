@@ -10,6 +10,7 @@ from PIL.Image import Image
 
 from ku_rag import arguments
 from ku_rag.errors import Mismatch, NotFound
+from ku_rag.ingest.preparation import split_digest
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES
 from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.pictures import decode
@@ -31,7 +32,7 @@ def render(
     if not is_box or len(corners) not in (0, 4):
         raise arguments.wrong(str(box), "the box", "left, top, right and bottom in shares, 0 to 1")
     uri, hashes = connection.execute(_DOCUMENT, (chunk,)).fetchone() or ("", "")
-    digest = (*hashes.split(":"), "", "")[2]
+    *_, digest = split_digest(hashes)
     if not digest:
         raise NotFound(f"no PDF file has the chunk {chunk} now: ingest the file, and ask again")
     path = Path(uri if uri.lower().endswith(".pdf") else uri.rpartition("#")[0])

@@ -31,6 +31,7 @@ from ku_rag.ingest.preparation import (
     ReadyVectors,
     earlier_texts_hash,
     prepare,
+    split_digest,
 )
 from ku_rag.ingest.readers.item_codec import ScannedPage
 from ku_rag.ingest.scans import PageWords, has_scans, read_scans
@@ -375,7 +376,7 @@ def _is_stored(
         return False
     # Chunks that are given may be others although the texts are the same: those of an update.
     same_chunks = source.chunks is None or len(source.chunks) == chunks
-    texts, pictures, file = (*digest.split(":"), "", "")[:3]
+    texts, pictures, file = split_digest(digest)
     same_texts = texts == source.texts_hash or texts == earlier_texts_hash(source.texts)
     source.keeps_texts = same_texts and same_chunks
     source.keeps_pictures = source.pictures_hash == pictures

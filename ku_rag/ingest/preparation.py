@@ -154,6 +154,15 @@ class PreparedSource:
         return ":".join(filter(None, (self.texts_hash, self.pictures_hash, self.file_hash)))
 
 
+def split_digest(digest: str) -> tuple[str, str, str]:
+    """Return the hashes of texts, pictures and file of a stored `PreparedSource.digest`.
+
+    One that is not stored is "".
+    """
+    texts, pictures, file = (*digest.split(":"), "", "")[:3]
+    return texts, pictures, file
+
+
 @dataclass(slots=True)
 class PreparedRecord:
     """A record on its way into the store.
