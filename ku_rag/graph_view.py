@@ -10,7 +10,7 @@ from PIL.Image import Image
 
 from ku_rag import arguments, pictures
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
+from ku_rag.graph.model import CAPTION, TOPIC, Direction, Entity, Graph
 from ku_rag.graph.model import Path as GraphPath
 from ku_rag.retrieval.matching import match
 from ku_rag.session import Session
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ku_rag.graph.drawing import Link
     from ku_rag.graph.entity_view import EntityView, RelationSchema
     from ku_rag.graph.neighbourhood import Neighbourhood
+    from ku_rag.graph.overview import Overview
     from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
     from ku_rag.ingest.graph_import import GraphReport
@@ -232,7 +233,13 @@ class GraphView:
             return entity_view.schema(database.connection)
 
     def paths(
-        self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4
+        self,
+        start: str,
+        end: str | None = None,
+        *,
+        most: int = 10,
+        longest: int = 4,
+        direction: Direction = "out",
     ) -> list[GraphPath]:
         """The shortest paths between two entities, or all from one, shortest first.
 
@@ -241,6 +248,7 @@ class GraphView:
             end: where they end; None for anywhere.
             most: number of paths, 1 to 1,000,000.
             longest: relations of a path, 1 to 20.
+            direction: "out" follows relations to their tails, "in" to their heads, "both" either.
         """
         from ku_rag.graph.traversal import shortest_paths
 
@@ -248,6 +256,8 @@ class GraphView:
         last = arguments.optional_text(end, "the end")
         arguments.count(most, "most", least=1, most=_MOST)
         arguments.count(longest, "longest", least=1, most=_LONGEST)
+        if direction not in ("out", "in", "both"):
+            raise BadInput(f"direction is {direction!r}: expected out, in or both")
         with self._session.read():
             graph = self._graph()
             return shortest_paths(
@@ -256,6 +266,7 @@ class GraphView:
                 None if last is None else graph.entity(last),
                 most=most,
                 longest=longest,
+                direction=direction,
             )
 
     def neighbourhood(self, name: str, *, hops: int = 1, most: int = 60) -> Neighbourhood:
@@ -504,6 +515,22 @@ class GraphView:
         with self._session.read():
             graph = self._graph()
             return draw(graph, graph.entity(name), hops=hops, most=most, link=link)
+
+    def overview(
+        self, *, relation: str = "", include: Sequence[Entity] = (), most: int = 500
+    ) -> Overview:
+        """The entities with the most relations, and the relations between them, to be drawn.
+
+        Args:
+            relation: the name of the only relations that count; "" for all.
+            include: entities that are selected in any case.
+            most: greatest number of entities, 1 to 500.
+        """
+        from ku_rag.graph.overview import overview
+
+        relation = arguments.text(relation, "the relation")
+        with self._session.read():
+            return overview(self._graph(), relation=relation, include=include, most=most)
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -172,11 +172,18 @@ def schema() -> None:
 @click.argument("end", required=False)
 @number_option("--most", "Number of paths.", 10, 1)
 @number_option("--longest", "Most relations of a path.", 4, 1, 20)
+@click.option(
+    "--direction",
+    type=click.Choice(["out", "in", "both"]),
+    default="out",
+    show_default=True,
+    help="Follow relations to their tails, to their heads, or either way.",
+)
 @common
-def paths(start: str, end: str | None, most: int, longest: int) -> None:
+def paths(start: str, end: str | None, **options: Any) -> None:  # noqa: ANN401 - passed on
     """Find the shortest paths from START to END, or from START to anywhere."""
     with open_base(read_only=True) as base:
-        routes = base.graph.paths(start, end, most=most, longest=longest)
+        routes = base.graph.paths(start, end, **options)
     print_result(routes, [path.text for path in routes] or "no path")
 
 

@@ -11,21 +11,21 @@ from ku_rag.graph.model import Entity, Graph, Step
 from ku_rag.graph.neighbourhood import neighbourhood
 
 _MOST_ACROSS = 80
-_MARGIN, _TRUNK, _LEGEND_CELL = 24.0, 16.0, 150.0
+_MARGIN, _TRUNK, LEGEND_CELL = 24.0, 16.0, 150.0
 REACH = 114.0
 """Pixels that a curve between two entities of a column leaves it by, at most."""
 _START = 'text-anchor="start"'
-_OUTLINE = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
-_KINDS = (
+OUTLINE = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
+KINDS = (
     'fill="#dcebfb" stroke="#2f6fb3"', 'fill="#fde7cf" stroke="#b8690f"',
     'fill="#dcf3e3" stroke="#2b8a4b"', 'fill="#f8dde6" stroke="#b0385f"',
     'fill="#ebe3f8" stroke="#7048b6"', 'fill="#d9f1f2" stroke="#1f8289"',
     'fill="#f6f0c6" stroke="#8a7a10"',
 )  # fmt: skip
-_OTHER_KIND = 'fill="#eceef0" stroke="#6e7781"'
-_ACROSS = ("#c2410c", "#1d4ed8", "#15803d", "#a21caf", "#0e7490", "#854d0e", "#be123c")
+OTHER_KIND = 'fill="#eceef0" stroke="#6e7781"'
+LINES = ("#c2410c", "#1d4ed8", "#15803d", "#a21caf", "#0e7490", "#854d0e", "#be123c")
 """Colours of the most frequent relations across the tree; others are grey."""
-_GREY = "#57606a"
+GREY = "#57606a"
 
 Link = Callable[[Entity], str]
 
@@ -82,8 +82,8 @@ def write_svg(
         across: relations between two of the boxes.
         link: see `draw`.
     """
-    kinds = _assign((box.entity.kind for box in boxes), _KINDS)
-    relations = _assign((step.relation for step in across), _ACROSS)
+    kinds = assign((box.entity.kind for box in boxes), KINDS)
+    relations = assign((step.relation for step in across), LINES)
     title = [f"{what}: {number:,}" for what, number in notes.items() if number]
     by_row = {box.entity.row: box for box in boxes}
     lines = merge(across)
@@ -92,7 +92,7 @@ def write_svg(
     reaches = [REACH * (end(box.column for box in boxes) in turns) for end in (min, max)]
     left = min(box.x for box in boxes) - reaches[0] - _MARGIN
     right = max(box.edge(1) for box in boxes) + reaches[1] + _MARGIN
-    least = _LEGEND_CELL * max(len(kinds), len(relations), 3) + 2 * _MARGIN
+    least = LEGEND_CELL * max(len(kinds), len(relations), 3) + 2 * _MARGIN
     left, right = min(left, (left + right - least) / 2), max(right, (left + right + least) / 2)
     top = min(box.y - box.own_height / 2 for box in boxes) - (len(title) + 1) * ROW - _MARGIN
     bottom = max(box.y + box.own_height / 2 for box in boxes) + _MARGIN
@@ -107,24 +107,24 @@ def write_svg(
         f'<rect x="{left:.1f}" y="{top:.1f}" width="100%" height="100%" fill="#ffffff"/>',
     ]
     for n, line in enumerate(title, 2):
-        parts.append(_text(line, left + _MARGIN, top + n * ROW, NAME, _START))
+        parts.append(text_element(line, left + _MARGIN, top + n * ROW, NAME, _START))
     for n, (steps, (head, tail)) in enumerate(zip(lines, ends, strict=True)):
-        parts.append(_curve(steps, head, tail, n, relations.get(steps[0].relation, _GREY)))
+        parts.append(_curve(steps, head, tail, n, relations.get(steps[0].relation, GREY)))
     parts += [_relations(parent, child) for parent in boxes for child in parent.children]
     for box in boxes:
-        drawn = _entity(box, kinds.get(box.entity.kind, _OTHER_KIND))
+        drawn = _entity(box, kinds.get(box.entity.kind, OTHER_KIND))
         parts.append(f"<a href={quoteattr(link(box.entity))}>{drawn}</a>" if link else drawn)
-    legend = _legend(kinds, relations, left + _MARGIN, bottom + ROW)
-    return "\n".join([*parts, legend, "</svg>\n"])
+    parts.append(legend(kinds, relations, left + _MARGIN, bottom + ROW))
+    return "\n".join([*parts, "</svg>\n"])
 
 
-def _assign(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
+def assign(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
     """A colour for each of the most frequent names."""
     ranked = Counter(names).most_common()
     return {name: colour for (name, _), colour in zip(ranked, colours, strict=False)}
 
 
-def _legend(kinds: Mapping[str, str], relations: Mapping[str, str], x: float, y: float) -> str:
+def legend(kinds: Mapping[str, str], relations: Mapping[str, str], x: float, y: float) -> str:
     """Two rows from (x, y) on: colours of kinds, colours of relations across the tree."""
     entries = [
         (kind or "no kind", n, 0, f'<rect y="-11" width="20" height="13" rx="3" {colours}/>')
@@ -134,8 +134,8 @@ def _legend(kinds: Mapping[str, str], relations: Mapping[str, str], x: float, y:
         for n, (name, colour) in enumerate(relations.items())
     ]
     return "\n".join(
-        f'<g class="legend" transform="translate({x + n * _LEGEND_CELL:.1f} {y + row * 22:.1f})">'
-        f"{sample}{_text(wrap(meaning, length=15)[0], 28, 0, NOTE, _START)}</g>"
+        f'<g class="legend" transform="translate({x + n * LEGEND_CELL:.1f} {y + row * 22:.1f})">'
+        f"{sample}{text_element(wrap(meaning, length=15)[0], 28, 0, NOTE, _START)}</g>"
         for meaning, n, row, sample in entries
     )
 
@@ -151,11 +151,11 @@ def _relations(parent: Box, child: Box) -> str:
         y = child.y + (n - (len(groups) - 1) / 2) * ROW
         tails = {step.tail.row for step in steps}
         parts.append(
-            f'<g class="relation">{_tooltip(steps)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
+            f'<g class="relation">{tooltip(steps)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
             f'H{fork:.1f}V{y:.1f}H{end:.1f}" fill="none" stroke="#8b95a1"/>'
-            + _head(end, y, side, _GREY) * (child.entity.row in tails)
-            + _head(start, y, -side, _GREY) * (parent.entity.row in tails)
-            + _text(wrap(steps[0].relation)[0], (start + end) / 2, y - 3, NOTE, _OUTLINE)
+            + _head(end, y, side, GREY) * (child.entity.row in tails)
+            + _head(start, y, -side, GREY) * (parent.entity.row in tails)
+            + text_element(wrap(steps[0].relation)[0], (start + end) / 2, y - 3, NOTE, OUTLINE)
             + "</g>"
         )
     return "".join(parts)
@@ -172,7 +172,7 @@ def _curve(steps: Sequence[Step], head: Box, tail: Box, number: int, colour: str
     bulge = 0.45 * abs(x1 - x0) if into != out else min(24 + 0.2 * abs(y1 - y0), 110)
     bulge += 10 * (number % 5)
     return (
-        f'<g class="across">{_tooltip(steps)}<path d="M{x0:.1f} {y0:.1f}'
+        f'<g class="across">{tooltip(steps)}<path d="M{x0:.1f} {y0:.1f}'
         f'C{x0 + out * bulge:.1f} {y0:.1f} {x1 + into * bulge:.1f} {y1:.1f} {x1:.1f} {y1:.1f}" '
         f'fill="none" stroke="{colour}" stroke-width="1.3" stroke-opacity="0.75"/>'
         f"{_head(x1, y1, -into, colour)}{_head(x0, y0, -out, colour) * (len(steps) > 1)}</g>"
@@ -189,8 +189,8 @@ def _entity(box: Box, colours: str) -> str:
     y = box.y - sum(size for _, size in box.lines) * LEADING / 2
     for line, size in box.lines:
         y += size * LEADING
-        soft = f'fill="{_GREY}"' if size == NOTE else ""
-        parts.append(_text(line, box.x + box.width / 2, y - size * 0.34, size, soft))
+        soft = f'fill="{GREY}"' if size == NOTE else ""
+        parts.append(text_element(line, box.x + box.width / 2, y - size * 0.34, size, soft))
     return "".join(parts) + "</g>"
 
 
@@ -201,10 +201,12 @@ def _head(x: float, y: float, side: int, colour: str) -> str:
     return f'<polygon points="{points}" fill="{colour}"/>'
 
 
-def _text(text: str, x: float, y: float, size: float, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}" {more}>{escape(text)}</text>'
+def text_element(line: str, x: float, y: float, size: float, more: str = "") -> str:
+    """Return a line at (x, y) in a font size, all in pixels; `more` is further attributes."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}" {more}>{escape(line)}</text>'
 
 
-def _tooltip(steps: Iterable[Step]) -> str:
-    text = "; ".join(f"{step.head.name} {step.text}" for step in steps)
-    return f"<title>{escape(clean(text))}</title>"
+def tooltip(steps: Iterable[Step]) -> str:
+    """Return the title of a line: what the relations say."""
+    relations = "; ".join(f"{step.head.name} {step.text}" for step in steps)
+    return f"<title>{escape(clean(relations))}</title>"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 from ku_rag.errors import NotFound
-from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.store.connection import as_json
 from ku_rag.text.question import label_words
@@ -43,7 +43,13 @@ def named_path(graph: Graph, names: Sequence[str]) -> Path:
 
 
 def shortest_paths(
-    graph: Graph, start: Entity, end: Entity | None, *, most: int, longest: int
+    graph: Graph,
+    start: Entity,
+    end: Entity | None,
+    *,
+    most: int,
+    longest: int,
+    direction: Direction = "out",
 ) -> list[Path]:
     """Return paths that pass no entity twice, shortest first, then in the order of statement.
 
@@ -55,13 +61,14 @@ def shortest_paths(
         end: Where they end; None: anywhere.
         most: Greatest number of paths.
         longest: Greatest number of relations of a path.
+        direction: In which relations are followed.
 
     Raises:
         Corrupt: A relation fails its checksum.
     """
-    hop = lru_cache(_CACHED)(graph.hop)
+    hop = lru_cache(_CACHED)(partial(graph.hop, direction=direction))
     distances = {end.row: 0} if end else {}
-    levels = levels_before(graph, end) if end else iter(())
+    levels = levels_before(graph, end, direction) if end else iter(())
 
     def paths_of_length(path: Path, left: int) -> Iterator[Path]:
         if not left:
@@ -70,9 +77,10 @@ def shortest_paths(
             return
         passed = {entity.row for entity in path.entities}
         for step in hop(path.end):
-            closes = left == 1 and end == start == step.tail
-            near = end is None or distances.get(step.tail.row, longest) < left
-            if near and (closes or step.tail.row not in passed):
+            reached = step.other(path.end)
+            closes = left == 1 and end == start == reached
+            near = end is None or distances.get(reached.row, longest) < left
+            if near and (closes or reached.row not in passed):
                 yield from paths_of_length(path.then(step), left - 1)
 
     paths: list[Path] = []
@@ -85,14 +93,17 @@ def shortest_paths(
     return paths
 
 
-def levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
+def levels_before(graph: Graph, end: Entity, direction: Direction = "out") -> Iterator[set[int]]:
     """Yield the rows of the entities at distance 1 before an entity, at distance 2, and so on."""
+    heads, tails = (
+        f"SELECT {other} FROM relations WHERE {end} IN (SELECT value FROM json_each(?1)) "
+        f"AND {other} IS NOT NULL"
+        for other, end in (("head", "tail"), ("tail", "head"))
+    )
+    query = {"out": heads, "in": tails, "both": f"{heads} UNION {tails}"}[direction]
     reached = level = {end.row}
     while level:
-        rows = graph.connection.execute(
-            "SELECT head FROM relations WHERE tail IN (SELECT value FROM json_each(?))",
-            (as_json(level),),
-        )
+        rows = graph.connection.execute(query, (as_json(level),))
         level = {row for (row,) in rows} - reached
         reached = reached | level
         yield level

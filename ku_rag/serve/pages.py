@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import COOKIE
 from ku_rag.serve.bodies import QueryBody
@@ -33,6 +33,8 @@ _STRIP, _STRIP_AMONG = 8, 200
 """Pictures on the start page, and units that are searched for them."""
 _MOST_FACTS = 200
 """Facts on the page of a unit."""
+_MOST_PATHS, _LONGEST = 5, 8
+"""Paths between two entities that are drawn, and relations of a path."""
 
 router = APIRouter(include_in_schema=False)
 files = StaticFiles(packages=[("ku_rag.serve", "static")])
@@ -208,6 +210,42 @@ async def show_unit(
         return values | {"facts": facts[:_MOST_FACTS]}
 
     return _page(request, base, "unit.html", hops=hops, **await base.read(show))
+
+
+@router.get("/graph")
+async def show_graph(
+    request: Request,
+    base: Base,
+    name: Name = "",
+    to: Name = "",
+    relation: Name = "",
+    zoom: Annotated[int, Query(ge=1, le=4)] = 1,
+) -> Response:
+    """Return a drawing of the graph, with an entity marked, or the paths from it to another."""
+
+    def link(entity: Entity) -> str:
+        return base.address("/graph", name=entity.unit or entity.name, relation=relation, zoom=zoom)
+
+    def show(kb: KnowledgeBase) -> dict[str, Any]:
+        names, problem = [end for end in (name, to) if end.strip()], ""
+        try:
+            marked = [kb.graph.show(end, most=0).entity for end in names]
+            paths = (
+                kb.graph.paths(name, to, most=_MOST_PATHS, longest=_LONGEST, direction="both")
+                if len(names) > 1
+                else []
+            )
+        except KuError as error:
+            marked, paths, problem = [], [], str(error)
+        passed = dict.fromkeys([*marked, *(end for path in paths for end in path.entities)])
+        view = kb.graph.overview(relation=relation, include=[*passed])
+        drawing = view.draw(paths=paths, marked={end.row for end in marked}, zoom=zoom, link=link)
+        values = {"view": view, "drawing": Markup(drawing), "schema": kb.graph.schema()}
+        values |= {"marked": marked, "paths": [path.to_dict() for path in paths]}
+        return values | {"problem": problem}
+
+    form: dict[str, Any] = {"name": name, "to": to, "relation": relation, "zoom": zoom}
+    return _page(request, base, "graph.html", **form, **await base.read(show))
 
 
 @router.get("/login")

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from ku_rag.errors import BadInput, NotFound, ReadOnly
+from ku_rag.graph.model import Direction
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, body, fields_of, sends, unit_of
 from ku_rag.serve.jobs import JobQueue
@@ -255,12 +256,16 @@ async def list_relations(base: Base) -> Response:
 
 @router.get("/graph/paths")
 async def find_paths(
-    base: Base, start: Name, end: Name | None = None, most: Limit = 10, longest: int = 4
+    base: Base,
+    start: Name,
+    end: Name | None = None,
+    most: Limit = 10,
+    longest: int = 4,
+    direction: Direction = "out",
 ) -> Response:
     """List the shortest paths between two entities, or from one."""
-    return await base.reply(
-        lambda kb: {"items": kb.graph.paths(start, end, most=most, longest=longest)}
-    )
+    how: dict[str, Any] = {"most": most, "longest": longest, "direction": direction}
+    return await base.reply(lambda kb: {"items": kb.graph.paths(start, end, **how)})
 
 
 @router.get("/graph/neighbourhood")

@@ -321,6 +321,18 @@ def test_the_shortest_paths_come_first(zinogre):
     assert zinogre("graph", "paths", "Zinogre", "Fire").code == 1
 
 
+def test_paths_follow_relations_either_way(zinogre):
+    found = zinogre("graph", "paths", "Charging", "Slam", "--direction", "both", "--most", "2")
+    assert found.out.splitlines() == [
+        "Charging —attack→ Bite ←then— Slam",
+        "Charging —attack→ Bite ←attack— Charged —attack→ Slam",
+    ]
+    along = zinogre("graph", "paths", "Charging", "Slam", "--longest", "3")
+    assert along.out == "no path\n"
+    back = zinogre("graph", "paths", "Slam", "Zinogre", "--direction", "in")
+    assert back.out == "Slam ←attack— Charged ←phase— Zinogre\n"
+
+
 def test_every_path_is_found_and_none_twice(kb):
     """Against a plain enumeration, on a dense graph with parallel relations and loops."""
     names = "ABCDE"

@@ -229,6 +229,7 @@ def test_pages_are_accessible_and_fit(browser, address, scheme, width, request):
             "answer": "/?question=Which country does the Mango come from?",
             "units": "/units",
             "unit": "/units/Mango",
+            "graph": "/graph?name=Mango&to=Peru",
             "problem": "/units/nothing",
         }.items():
             page.goto(path)

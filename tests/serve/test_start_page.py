@@ -76,3 +76,18 @@ def test_units_with_similar_pictures_are_found(client):
     page = client.get("/units", params={"like": digest})
     assert re.search(r'<li><a href="/units/Mango"', page.text)
     assert client.get("/units", params={"like": "../x"}).status_code == 422
+
+
+def test_the_graph_is_drawn_and_searched(client):
+    assert "The base has no relations." in client.get("/graph").text
+    for name, relation, target in [("Mango", "grows in", "Peru"), ("Papaya", "grows in", "Peru")]:
+        related = {"relations": [{"relation": relation, "target": target}]}
+        client.post("/v1/units", json={"name": name, **related})
+    assert client.get("/graph").text.count("<circle") == 3
+    joined = client.get("/graph", params={"name": "Mango", "to": "Papaya"}).text
+    assert re.search(r'<p class="path">\s*<span> <a href="/units/Mango">Mango</a>', joined)
+    assert 'stroke-width="3"' in joined
+    assert joined.count('class="marked"') == 2
+    missing = client.get("/graph", params={"name": "Durian"}).text
+    assert "there is no entity &#39;Durian&#39;" in missing
+    assert client.get("/graph", params={"zoom": 9}).status_code == 422

@@ -124,7 +124,11 @@ for (const form of document.querySelectorAll("form[data-method]")) {
   });
 }
 
-if (drawing) drawing.scrollLeft = (drawing.scrollWidth - drawing.clientWidth) / 2;
+if (drawing) {
+  const middle = find(".marked", drawing) ?? find("svg", drawing);
+  const frame = drawing.getBoundingClientRect(), { left, top, width, height } = middle.getBoundingClientRect();
+  drawing.scrollTo(left + (width - frame.width) / 2 - frame.left, top + (height - frame.height) / 2 - frame.top);
+}
 
 async function showJob(address) {
   const busy = find("span", job);
