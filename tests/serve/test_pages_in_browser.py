@@ -103,7 +103,7 @@ def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     for key in ["Tab"] * 6 + ["Enter", "Tab"]:
         page.keyboard.press(key)
         names.append(page.evaluate("(one => one.name || one.textContent)(document.activeElement)"))
-    expected = ["Ask", "Units", "See them all", "image", "question", "Options", "Options", "plan"]
+    expected = ["Ask", "Units", "Graph", "See them all", "image", "question", "Options", "Options", "plan"]
     assert names == expected
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
