@@ -235,8 +235,8 @@ async def show_graph(
                 if len(names) > 1
                 else []
             )
-        except KuError as error:
-            marked, paths, problem = [], [], str(error)
+        except KuError as error:  # the rest of "not found" names commands
+            marked, paths, problem = [], [], str(error).partition(": `ku")[0]
         passed = dict.fromkeys([*marked, *(end for path in paths for end in path.entities)])
         view = kb.graph.overview(relation=relation, include=[*passed])
         drawing = view.draw(paths=paths, marked={end.row for end in marked}, zoom=zoom, link=link)

@@ -100,10 +100,20 @@ def test_a_picture_is_pasted_or_dropped(page, fruit_base, event):
 def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.goto("/")
     names = []
-    for key in ["Tab"] * 6 + ["Enter", "Tab"]:
+    for key in ["Tab"] * 7 + ["Enter", "Tab"]:
         page.keyboard.press(key)
         names.append(page.evaluate("(one => one.name || one.textContent)(document.activeElement)"))
-    expected = ["Ask", "Units", "Graph", "See them all", "image", "question", "Options", "Options", "plan"]
+    expected = [
+        "Ask",
+        "Units",
+        "Graph",
+        "See them all",
+        "image",
+        "question",
+        "Options",
+        "Options",
+        "plan",
+    ]
     assert names == expected
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
@@ -224,12 +234,15 @@ def test_pages_are_accessible_and_fit(browser, address, scheme, width, request):
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with browser.new_context(base_url=address, bypass_csp=True, **options) as context:
         page = context.new_page()
+        for name in ("Mango", "Papaya"):
+            related = {"name": name, "relations": [{"relation": "grows in", "target": "Peru"}]}
+            assert page.request.post("/v1/units", data=related).ok
         for name, path in {
             "start": "/",
             "answer": "/?question=Which country does the Mango come from?",
             "units": "/units",
             "unit": "/units/Mango",
-            "graph": "/graph?name=Mango&to=Peru",
+            "graph": "/graph?name=Mango&to=Papaya",
             "problem": "/units/nothing",
         }.items():
             page.goto(path)
