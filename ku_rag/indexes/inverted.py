@@ -9,7 +9,7 @@ that write are called inside a change.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
 from ku_rag.indexes import keywords
@@ -85,28 +85,33 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
     rows = list(chunks)
     for first in range(0, len(rows), SLICE):
         cut = {row: words(chunks[row][1]) for row in rows[first : first + SLICE]}
-        distinct = set(chain.from_iterable(cut.values()))
-        names = names_of_words(connection, distinct)
+        names = names_in(connection, cut.values())
         _link(connection, [(unit, row) for row, of in cut.items() for unit in names.find(of)])
-        vocabulary.of(connection).terms.add(distinct)
+        vocabulary.of(connection).terms.add(set(chain.from_iterable(cut.values())))
         owned = [(row, chunks[row][0], of) for row, of in cut.items()]
         keywords.put(connection, {unit for _, unit, _ in owned if unit is not None}, owned)
     sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM json_each(?)))"
     _link_cells(connection, f"k.source IN {sources}", chunks)
 
 
-def names_of_words(connection: Connection, words: Collection[str]) -> NameIndex:
-    """Return an index of the names that begin with one of some words."""
-    beginnings = vocabulary.of(connection).beginnings.among(connection, words)
-    # Words contain no character before "!", so these keys are the word, alone or before a space.
-    begin = "n.key >= w.value AND n.key < w.value || '!'"
-    return NameIndex(
-        connection.execute(
-            f"SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON {begin} "
-            "CROSS JOIN units u ON u.row = n.unit WHERE u.match",
-            (as_json(beginnings),),
-        )
+def names_in(connection: Connection, texts: Collection[Sequence[str]]) -> NameIndex:
+    """Return an index of the names that are a word of some texts or begin with two adjacent ones.
+
+    The first word would not do: "Thing 1", "Thing 2" … may be the names of all units.
+    """
+    distinct = set(chain.from_iterable(texts))
+    firsts = set(vocabulary.of(connection).beginnings.among(connection, distinct))
+    pairs = {
+        f"{first} {second}" for of in texts for first, second in pairwise(of) if first in firsts
+    }
+    # Words contain no character before "!", so these keys are the pair, alone or before a space.
+    starts = "n.key >= w.value AND n.key < w.value || '!'"
+    select = (
+        "SELECT n.key, n.unit FROM json_each({}) w CROSS JOIN names n ON {} "
+        "CROSS JOIN units u ON u.row = n.unit WHERE u.match"
     )
+    query = f"{select.format('?1', 'n.key = w.value')} UNION ALL {select.format('?2', starts)}"
+    return NameIndex(connection.execute(query, (as_json(firsts), as_json(pairs))))
 
 
 def differences(connection: Connection) -> Iterator[str]:

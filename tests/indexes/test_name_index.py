@@ -111,5 +111,5 @@ def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quie
             connection.execute("INSERT INTO names VALUES (?, ?)", (key, unit))
             if matchable(key) and unit not in quiet:
                 made.append((key, unit))
-        names = inverted.names_of_words(connection, set(words(text)))
+        names = inverted.names_in(connection, [words(text)])
         assert names.find(words(text)) == NameIndex(made).find(words(text))
