@@ -378,6 +378,12 @@ def base_exists() -> bool:
     return (base_path() / "ku.sqlite").exists()
 
 
+def model_options() -> dict[str, Any]:
+    """Return the options for models that a command was given."""
+    options: dict[str, Any] = click.get_current_context().meta.get(_MODELS, {})
+    return options
+
+
 @contextmanager
 def open_base(path: Path | None = None, /, **options: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401
     """Open a base with the options for models that a command was given.
@@ -390,7 +396,7 @@ def open_base(path: Path | None = None, /, **options: Any) -> Iterator[Knowledge
 
     folder = path or base_path()
     existed = (folder / "ku.sqlite").exists()
-    models = click.get_current_context().meta.get(_MODELS, {})
+    models = model_options()
     with KnowledgeBase.open(folder, **options, **models) as base:
         for option, model in (("--mllm", "mllm"), ("--judge", "mllm_judge")):
             if models.get(f"{model}_url") and not getattr(base.settings, model):

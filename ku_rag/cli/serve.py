@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ku_rag import arguments
-from ku_rag.cli.options import PATH, common, general, mllm_option, number_option, open_base
+from ku_rag.cli.options import (
+    PATH,
+    common,
+    general,
+    mllm_option,
+    model_options,
+    number_option,
+    open_base,
+)
 from ku_rag.cli.output import remark
 from ku_rag.plugins import extra
 
@@ -38,6 +46,12 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})
     metavar="[NAME=]DIR",
     help="A knowledge base; repeat it with names for several.  [env var: KU_KB; default: kb]",
 )
+@click.option(
+    "--bases",
+    "folder",
+    type=PATH,
+    help="Serve the bases in this folder; they and keys may be created while the server runs.",
+)
 @click.option("--read-only", is_flag=True, help="Refuse all changes.")
 @click.option("--api-key-file", type=PATH, help="File with one key per line; see also KU_API_KEYS.")
 @click.option(
@@ -59,6 +73,7 @@ def serve(
     host: str,
     port: int,
     bases: tuple[str, ...],
+    folder: Path | None,
     api_key_file: Path | None,
     read_only_key_file: Path | None,
     hosts: tuple[str, ...],
@@ -76,14 +91,22 @@ def serve(
             f"{host} can be reached from other machines: set KU_API_KEYS, or give --api-key-file"
         )
     uvicorn = extra("serve", "uvicorn")
+    from ku_rag.knowledge_base import KnowledgeBase
     from ku_rag.serve.access import ServerSettings
     from ku_rag.serve.app import create_app
 
     names = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
     options["root_path"] = options["root_path"].rstrip("/")
     settings = ServerSettings(keys=keys, read_only_keys=reading, hosts=names, **options)
-    with _open(bases, read_only=settings.read_only) as opened:
-        app = create_app(opened, settings)
+    models = model_options()
+
+    def create(path: Path) -> KnowledgeBase:
+        return KnowledgeBase.open(path, create=True, **models)
+
+    with _open(
+        _in_folder(folder, bases), read_only=settings.read_only, create=folder is not None
+    ) as opened:
+        app = create_app(opened, settings, folder=folder, open_base=create)
         address = f"[{host}]" if ":" in host else host
         remark(f"serving {', '.join(opened)} at http://{address}:{port}{settings.root_path}/")
         uvicorn.run(
@@ -137,8 +160,20 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _in_folder(folder: Path | None, bases: Sequence[str]) -> Sequence[str]:
+    """Return the bases in the folder of --bases as values of --kb; the first one may be new."""
+    if folder is None:
+        return bases
+    if bases:
+        raise click.UsageError("--bases and --kb exclude each other")
+    files = sorted(folder.glob("*/ku.sqlite"))
+    return [f"{file.parent.name}={file.parent}" for file in files] or [f"kb={folder / 'kb'}"]
+
+
 @contextmanager
-def _open(bases: Sequence[str], *, read_only: bool) -> Iterator[dict[str, KnowledgeBase]]:
+def _open(
+    bases: Sequence[str], *, read_only: bool, create: bool
+) -> Iterator[dict[str, KnowledgeBase]]:
     """Open the bases of --kb by name; the name is "default" if none is given."""
     with ExitStack() as stack:
         opened: dict[str, KnowledgeBase] = {}
@@ -146,6 +181,6 @@ def _open(bases: Sequence[str], *, read_only: bool) -> Iterator[dict[str, Knowle
             name, folder = match.groups() if (match := _NAMED.fullmatch(kb)) else ("default", kb)
             if name in opened:
                 raise click.UsageError(f"two knowledge bases are called {name}: --kb NAME=DIR")
-            base = open_base(Path(folder), read_only=read_only)
+            base = open_base(Path(folder), read_only=read_only, create=create)
             opened[name] = stack.enter_context(base)
         yield opened

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ku_rag.addresses import origin
 from ku_rag.serve import problems
+from ku_rag.serve.key_store import Key, KeyStore
 from ku_rag.serve.keys import Keys
 
 COOKIE = "ku_key"
@@ -24,6 +25,10 @@ COOKIE = "ku_key"
 PUBLIC_PATHS = frozenset({"/healthz", "/login", "/static/page.css", "/static/page.js"})
 """Paths that require no key."""
 
+NO_KEY = Key("", "read", bases=("",))
+"""Of a request for a public path: it may use no base."""
+_ANYBODY = Key("", "manage")
+"""Of a request to a server that requires no key."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -62,14 +67,29 @@ class ServerSettings:
     waiting: int = 64
     mcp_add: bool = False
 
+    def own_keys(self) -> dict[str, Key]:
+        """Return the keys that the server is started with, by secret."""
+        writing = {secret: Key(f"key {n}", "manage") for n, secret in enumerate(self.keys, 1)}
+        reading = {
+            secret: Key(f"read-only key {n}", "read")
+            for n, secret in enumerate(self.read_only_keys, 1)
+        }
+        return reading | writing
+
 
 class AccessMiddleware:
     """Refuses requests that the settings do not allow, and measures all requests by route."""
 
     def __init__(
-        self, app: ASGIApp, settings: ServerSettings, keys: Keys, registry: CollectorRegistry
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        keys: Keys,
+        key_store: KeyStore | None,
+        registry: CollectorRegistry,
     ) -> None:
-        self._app, self._settings, self._keys = app, settings, keys
+        self._app, self._settings = app, settings
+        self._keys, self._key_store = keys, key_store
         self._buckets: dict[str, tuple[float, float]] = {}
         name, labels = "ku_http_request_seconds", ("route", "status")
         self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
@@ -98,11 +118,15 @@ class AccessMiddleware:
                 response = RedirectResponse(f"{self._settings.root_path}/login", 303)
             await response(scope, receive, send_checked)
         finally:
-            route = getattr(scope.get("route"), "path", "")
+            route, state = getattr(scope.get("route"), "path", ""), scope.get("state", {})
             self._seconds.labels(route, status).observe(time.perf_counter() - started)
+            if self._key_store and state.get("is_change") and status < 400:
+                request = f"{scope['method']} {route} {state.get('action', '')}".strip()
+                change = (state["key"].name, state.get("base", ""), request, status)
+                await asyncio.to_thread(self._key_store.log, *change)
 
     async def _check(self, scope: Scope) -> None:
-        """Set `may_write` in the state of a request.
+        """Set `key` and `may_write` in the state of a request.
 
         Raises:
             HTTPException: the request is refused.
@@ -116,20 +140,20 @@ class AccessMiddleware:
         if scope["method"] not in _SAFE and not _is_same_site(headers, scope["scheme"]):
             raise HTTPException(403, "the request comes from another site")
         state = scope.setdefault("state", {})
-        state["may_write"] = not settings.read_only
-        path = scope["path"].removeprefix(settings.root_path)
-        if not self._keys or path in PUBLIC_PATHS:
+        state |= {"key": NO_KEY, "may_write": False}
+        if self._keys and scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS:
             return
         secret = _key(HTTPConnection(scope))
-        if (key := self._keys.find(secret)) is None:
+        key = self._keys.find(secret) or (None if self._keys else _ANYBODY)
+        if key is None:
             raise await self._keys.refuse(secret, HTTPConnection(scope))
-        state["may_write"] &= key in settings.keys
-        if not self._take_token(key):
+        state |= {"key": key, "may_write": key.may_write and not settings.read_only}
+        if self._keys and not self._take_token(key.name):
             rate = f"{settings.rate_limit:g}"
             raise HTTPException(429, f"more than {rate} requests per second: slow down")
 
     def _take_token(self, key: str) -> bool:
-        """Take a token from the bucket of a key, which holds two seconds of requests."""
+        """Take a token from the bucket of a key, by name, which holds two seconds of requests."""
         rate, now = self._settings.rate_limit, time.monotonic()
         tokens, before = self._buckets.get(key, (2 * rate, now))
         tokens = min(2 * rate, tokens + (now - before) * rate)

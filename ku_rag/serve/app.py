@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,12 +18,11 @@ from starlette.routing import Route
 import ku_rag
 from ku_rag.errors import KuError
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.serve import chat, pages, problems, routes
+from ku_rag.serve import chat, management, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
-from ku_rag.serve.jobs import JobQueue
+from ku_rag.serve.base_registry import BaseRegistry, McpRoute
+from ku_rag.serve.key_store import KeyStore
 from ku_rag.serve.keys import Keys
-from ku_rag.serve.mcp_sessions import McpSessions
-from ku_rag.serve.served_base import ServedBase, WorkerPool
 
 MAX_BODY = 32 << 20
 """Maximum size in bytes of a request other than an upload."""
@@ -36,6 +35,8 @@ def create_app(
     settings: ServerSettings | None = None,
     *,
     clock: Callable[[], float] = time.time,
+    folder: Path | None = None,
+    open_base: Callable[[Path], KnowledgeBase] | None = None,
 ) -> FastAPI:
     """Create the application that serves open knowledge bases.
 
@@ -43,16 +44,23 @@ def create_app(
         bases: the bases by name; the first is the default.
         settings: the settings; None for the defaults.
         clock: returns the time in seconds, for the removal of old jobs.
+        folder: the folder whose sub-folders the bases are, if bases and keys may be created while
+            the server runs.
+        open_base: opens or creates the base in a sub-folder of `folder`.
     """
-    settings = settings or ServerSettings()
-    pool, registry = WorkerPool(settings.threads, settings.waiting), CollectorRegistry()
+    settings, collected = settings or ServerSettings(), CollectorRegistry()
+    registry = BaseRegistry(bases, settings, clock, folder, open_base)
+    store = KeyStore(folder / "keys.sqlite", clock) if folder else None
+    keys = Keys(settings.own_keys(), store)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        queues = app.state.jobs.values()
-        await asyncio.gather(*(queue.start() for queue in queues))
+        await registry.start()
         yield
-        await _close(pool, *sessions, *queues)
+        await registry.close(_CLOSE_S)
+        registry.close_created(bases)
+        if store is not None:
+            store.close()
 
     reported = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
     app = FastAPI(
@@ -66,44 +74,33 @@ def create_app(
         responses={"default": reported},
         lifespan=lifespan,
     )
-    app.state.bases = {
-        name: ServedBase(name, kb, pool, settings.root_path, is_default=n == 0)
-        for n, (name, kb) in enumerate(bases.items())
-    }
-    app.state.registry = registry
-    app.state.keys = Keys([*settings.keys, *settings.read_only_keys])
-    served = () if settings.read_only else app.state.bases.values()
-    app.state.jobs = {base.name: JobQueue(base, clock) for base in served}
-    busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=registry)
-    busy.set_function(lambda: pool.used)
-    access = {"settings": settings, "keys": app.state.keys, "registry": registry}
-    app.add_middleware(AccessMiddleware, **access)
+    app.state.bases, app.state.registry = registry, collected
+    app.state.keys, app.state.key_store = keys, store
+    busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=collected)
+    busy.set_function(lambda: registry.pool.used)
+    app.add_middleware(
+        AccessMiddleware, settings=settings, keys=keys, key_store=store, registry=collected
+    )
+    _add_routes(app, registry)
+    return app
+
+
+def _add_routes(app: FastAPI, bases: BaseRegistry) -> None:
     for error in (KuError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(error, _report)
     app.get("/healthz")(healthz)
     app.get("/readyz")(readyz)
     app.get("/metrics", response_class=PlainTextResponse)(metrics)
-    for router in (routes.router, chat.router, pages.router):
+    for router in (routes.router, chat.router, pages.router, management.router):
         app.include_router(router)
     app.mount("/static", pages.files)
-    sessions = []
-    for n, base in enumerate(app.state.bases.values()):
-        sessions.append(McpSessions(base, may_add=settings.mcp_add))
-        app.router.routes.append(Route(f"/mcp/{base.name}" if n else "/mcp", sessions[-1]))
-    return app
-
-
-async def _close(pool: WorkerPool, *parts: McpSessions | JobQueue) -> None:
-    """End sessions, ingests and calls; those that take longer end with the process."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_CLOSE_S):
-            calls = asyncio.to_thread(pool.close)
-            await asyncio.gather(calls, *(part.close() for part in parts))
+    for path in ("/mcp", "/mcp/{name}"):
+        app.router.routes.append(Route(path, McpRoute(bases)))
 
 
 async def _report(request: Request, error: Exception) -> Response:
     """Report an error as a problem document, or as a page for a browser."""
-    roots = (base.root for base in request.app.state.bases.values())
+    roots = (base.root for base in request.app.state.bases)
     problem = problems.describe(error, *roots)
     if "text/html" in request.headers.get("accept", ""):
         return pages.show_problem(request, problem)
@@ -117,7 +114,7 @@ async def healthz() -> dict[str, str]:
 
 async def readyz(request: Request) -> dict[str, str]:
     """Check that every knowledge base can be searched."""
-    for base in request.app.state.bases.values():
+    for base in request.app.state.bases:
         base.check_folder()
         await base.read(lambda kb: kb.search(text="ready", k=1))
     return {"status": "ready"}

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput
 from ku_rag.serve.bodies import read_picture, sends
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import NO_ANSWER
@@ -60,15 +60,16 @@ class ChatRequest(BaseModel):
 async def list_models(request: Request) -> dict[str, Any]:
     """List the knowledge bases as models."""
     about = {"object": "model", "created": 0, "owned_by": "ku-rag"}
-    return {"object": "list", "data": [{"id": name, **about} for name in request.app.state.bases]}
+    bases = request.app.state.bases.visible(request.state.key)
+    return {"object": "list", "data": [{"id": base.name, **about} for base in bases]}
 
 
 @router.post("/chat/completions", **sends("text/event-stream"))
 async def complete(request: Request, body: ChatRequest) -> Response:
     """Answer the last question of a conversation; the field "ku" has the evidence and region."""
-    base: ServedBase | None = request.app.state.bases.get(body.model)
-    if base is None:
-        raise NotFound(f"there is no model {body.model[:80]!r}: GET /v1/models lists them")
+    if not body.model:
+        raise BadInput("model is empty: GET /v1/models lists the models")
+    base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
     question, image = body.question()
     answer = await base.read(
         lambda kb: kb.query(None if image is None else read_picture(image)[0], question).to_dict()

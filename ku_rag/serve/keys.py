@@ -6,12 +6,13 @@ import asyncio
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from ku_rag.errors import BadInput
+from ku_rag.serve.key_store import Key, KeyStore
 
 _FREE, _STEP_S, _LONGEST_S = 3, 0.25, 2.0
 """Wrong keys that are not delayed, what each further one adds to the delay, and its limit."""
@@ -27,25 +28,32 @@ class Keys:
 
     The answer to a wrong key is delayed, the longer the more of them came lately from its address
     and from all. A right key is never delayed, so wrong ones lock nobody out.
+
+    Args:
+        keys: those that the server was started with, by secret; without any, none is required.
+        store: those that were created while it ran, if there may be such.
     """
 
-    def __init__(self, keys: Collection[str]) -> None:
+    def __init__(self, keys: Mapping[str, Key], store: KeyStore | None = None) -> None:
         if not all(key.isascii() and key.isprintable() for key in keys):
             raise BadInput(
                 "a key of the server has characters that no header can carry: expected printable "
                 "ASCII, such as the output of `openssl rand -hex 32`"
             )
-        self._keys = [key.encode() for key in keys]
+        self._keys = {secret.encode(): key for secret, key in keys.items()}
+        self._store = store
         self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._waiting = 0
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def find(self, key: str) -> str | None:
+    def find(self, secret: str) -> Key | None:
         """Return a key if it is right; the time does not depend on where it differs."""
-        right = [secret for secret in self._keys if hmac.compare_digest(secret, key.encode())]
-        return right[0].decode() if right else None
+        for own, key in self._keys.items():
+            if hmac.compare_digest(own, secret.encode()):
+                return key
+        return self._store.find(secret) if self._store and secret else None
 
     async def refuse(self, key: str, request: HTTPConnection) -> HTTPException:
         """Return the error for a wrong or missing key, at the time when it is to be answered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +51,7 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
+_templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
 _templates.globals |= {"split_path": split_path, "no_answer": NO_ANSWER}
 
 
@@ -58,24 +60,27 @@ def _render(request: Request, base: ServedBase, template: str, **values: object)
         base=base,
         url=base.address,
         sized=f"{'&' if base.parameters else '?'}size=320",
-        bases=list(request.app.state.bases.values()),
+        bases=request.app.state.bases.visible(request.state.key),
+        may_manage=request.state.key.role == "manage" and request.app.state.key_store is not None,
         here=getattr(request.scope.get("route"), "path", ""),
         may_write=request.state.may_write,
         **values,
     )
 
 
-def _page(
+def render_page(
     request: Request, base: ServedBase, template: str, status: int = 200, **values: object
 ) -> Response:
+    """Return a page of a base."""
     html = _render(request, base, template, **values)
     return Response(html, status, {"Cache-Control": "no-store"}, "text/html")
 
 
 def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
     """Return the page of a problem; that of a missing key has a form for it."""
-    base: ServedBase = next(iter(request.app.state.bases.values()))
-    return _page(request, base, "problem.html", problem["status"], problem=problem)
+    bases = request.app.state.bases
+    base: ServedBase = next(iter([*bases.visible(request.state.key), *bases]))
+    return render_page(request, base, "problem.html", problem["status"], problem=problem)
 
 
 async def _question(
@@ -105,7 +110,7 @@ async def ask(request: Request, base: Base, form: AddressQuery) -> Response:
         units = [base.public(kb.show(unit.id)) for unit in pictured[:_STRIP]]
         return {"counts": kb.stats().counts, "units": units, "examples": kb.examples()}
 
-    return _page(request, base, "ask.html", result={}, start=await base.read(start))
+    return render_page(request, base, "ask.html", result={}, start=await base.read(start))
 
 
 @router.get("/report")
@@ -143,7 +148,7 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
         return await base.events(add(step) async for step in steps)
     async for step in steps:
         add(step)
-    return _page(request, base, "ask.html", result=result, start={})
+    return render_page(request, base, "ask.html", result=result, start={})
 
 
 def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
@@ -189,7 +194,7 @@ async def list_units(
 
     filters: dict[str, Any] = {"text": text, "kind": kind, "like": like, "offset": offset}
     listed = await base.read(find)
-    return _page(request, base, "units.html", unit={}, limit=_PAGE, **listed, **filters)
+    return render_page(request, base, "units.html", unit={}, limit=_PAGE, **listed, **filters)
 
 
 @router.get("/units/{name:path}")
@@ -209,7 +214,7 @@ async def show_unit(
         values = {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawing": drawing}
         return values | {"facts": facts[:_MOST_FACTS]}
 
-    return _page(request, base, "unit.html", hops=hops, **await base.read(show))
+    return render_page(request, base, "unit.html", hops=hops, **await base.read(show))
 
 
 @router.get("/graph")
@@ -245,7 +250,7 @@ async def show_graph(
         return values | {"problem": problem}
 
     form: dict[str, Any] = {"name": name, "to": to, "relation": relation, "zoom": zoom}
-    return _page(request, base, "graph.html", **form, **await base.read(show))
+    return render_page(request, base, "graph.html", **form, **await base.read(show))
 
 
 @router.get("/login")
@@ -257,15 +262,16 @@ async def login(request: Request) -> Response:
 
 
 @router.post("/login")
-async def store_key(request: Request, base: Base, key: Annotated[str, Form()]) -> Response:
+async def store_key(request: Request, key: Annotated[str, Form()]) -> Response:
     """Store a right key in a cookie that scripts cannot read."""
-    keys, response = request.app.state.keys, RedirectResponse(base.address("/"), 303)
+    path = f"{next(iter(request.app.state.bases)).root_path}/"
+    keys, response = request.app.state.keys, RedirectResponse(path, 303)
     if not keys:
         return response
     if keys.find(key) is None:
         error = await keys.refuse(key, request)
         error.detail = "Unknown key." if error.status_code == 401 else error.detail
         return show_problem(request, describe(error))
-    is_secure, path = request.url.scheme == "https", f"{base.root_path}/"
+    is_secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, key, path=path, secure=is_secure, httponly=True, samesite="strict")
     return response

@@ -31,15 +31,14 @@ MAX_FILES = 1000
 
 
 async def _base(request: Request, kb: str = "") -> ServedBase:
-    """Return the base that the parameter kb names, or the default."""
-    bases: dict[str, ServedBase] = request.app.state.bases
-    base = bases.get(kb) if kb else next(iter(bases.values()))
-    if base is None:
-        raise NotFound(f"there is no knowledge base {kb[:80]!r}: /v1/models lists them")
+    """Return the base that the parameter kb names, or the first that the key may use."""
+    base: ServedBase = request.app.state.bases.find(kb, request.state.key)
+    request.state.base = base.name
     return base
 
 
 async def _check_writable(request: Request) -> None:
+    request.state.is_change = True
     if not request.state.may_write:
         raise ReadOnly("this server or this key is read-only: nothing was changed")
 
@@ -294,7 +293,7 @@ async def ingest(
     every = names or [file.filename or "" for file in files]
     uploads = [(name, file.file) for name, file in zip(every, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
-    id, queue = key if idempotency_key else uuid4().hex, request.app.state.jobs[base.name]
+    id, queue = key if idempotency_key else uuid4().hex, request.app.state.bases.queue(base.name)
     job = await base.read(lambda _: queue.accept(id, uploads))
     queue.wake()
     return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
@@ -302,7 +301,7 @@ async def ingest(
 
 async def _queue(request: Request, job_id: str) -> JobQueue:
     """Return the queue of the base that has a job."""
-    queues: list[JobQueue] = [*request.app.state.jobs.values()]
+    queues: list[JobQueue] = request.app.state.bases.queues(request.state.key)
     for queue in queues[:-1]:
         with suppress(NotFound):
             await asyncio.to_thread(queue.show, job_id)

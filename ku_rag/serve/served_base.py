@@ -7,6 +7,7 @@ import io
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -113,7 +114,13 @@ class ServedBase:
         return await self._pool.submit(lambda: function(self.kb))
 
     async def change(self, function: Callable[[KnowledgeBase], T]) -> T:
-        """Call a function that changes the base, one at a time.
+        """Call a function that changes the base, one at a time; see `exclusive`."""
+        async with self.exclusive():
+            return await self.read(function)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the lock of changes.
 
         Raises:
             Locked: the change before it did not end in time.
@@ -124,7 +131,7 @@ class ServedBase:
         except TimeoutError:
             raise Locked(f"another request writes to {self.name}: try again later") from None
         try:
-            return await self.read(function)
+            yield
         finally:
             self.write_lock.release()
 

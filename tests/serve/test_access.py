@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ku_rag.errors import BadInput
+from ku_rag.serve.key_store import Key
 from ku_rag.serve.keys import Keys
 from tests.serve.conftest import application, serving
 
@@ -37,7 +38,7 @@ def test_a_key_may_come_in_a_cookie(guarded, key):
 
 
 def test_wrong_keys_are_answered_later_and_later():
-    keys = Keys(["right"])
+    keys = Keys({"right": Key("right", "read")})
     delays = [keys.delay("10.0.0.1", 0.0) for _ in range(13)]
     assert delays == [0, 0, 0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2, 2]
     assert keys.delay("10.0.0.2", 0.0) == 0
@@ -47,7 +48,7 @@ def test_wrong_keys_are_answered_later_and_later():
 
 
 def test_wrong_keys_of_many_addresses_are_slowed_together():
-    keys = Keys(["right"])
+    keys = Keys({"right": Key("right", "read")})
     delays = [keys.delay(f"10.{n >> 8}.{n & 255}.1", 0.0) for n in range(5000)]
     assert set(delays[:60]) == {0}
     assert delays[69] == 0.125

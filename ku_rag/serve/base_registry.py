@@ -1,0 +1,207 @@
+"""The knowledge bases of a server: each with its ingest jobs and MCP sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from starlette.types import Receive, Scope, Send
+
+from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.access import ServerSettings
+from ku_rag.serve.jobs import JobQueue
+from ku_rag.serve.key_store import Key
+from ku_rag.serve.mcp_sessions import McpSessions
+from ku_rag.serve.served_base import ServedBase, WorkerPool
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
+
+
+class McpRoute:
+    """The ASGI application of /mcp and /mcp/NAME."""
+
+    def __init__(self, bases: BaseRegistry) -> None:
+        self._bases = bases
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request with the sessions of the base."""
+        name = scope["path_params"].get("name", "")
+        base = self._bases.find(name, scope["state"]["key"])
+        await self._bases.sessions(base.name)(scope, receive, send)
+
+
+class BaseRegistry:
+    """The bases of a server, by name; those of a folder may be created, renamed and deleted.
+
+    Args:
+        bases: the bases by name; the first is the default.
+        settings: the settings of the server.
+        clock: returns the time in seconds.
+        folder: the folder whose sub-folders the bases are; None if they cannot change.
+        open_base: opens or creates the base in a folder.
+
+    Attributes:
+        pool: the threads that call the bases.
+    """
+
+    def __init__(
+        self,
+        bases: Mapping[str, KnowledgeBase],
+        settings: ServerSettings,
+        clock: Callable[[], float],
+        folder: Path | None = None,
+        open_base: Callable[[Path], KnowledgeBase] | None = None,
+    ) -> None:
+        self._settings, self._clock = settings, clock
+        self._folder, self._open_base = folder, open_base
+        self.pool = WorkerPool(settings.threads, settings.waiting)
+        self._bases: dict[str, ServedBase] = {}
+        self._jobs: dict[str, JobQueue] = {}
+        self._sessions: dict[str, McpSessions] = {}
+        self._turn = asyncio.Lock()
+        for name, kb in bases.items():
+            self._add(name, kb)
+
+    def __iter__(self) -> Iterator[ServedBase]:
+        return iter([*self._bases.values()])
+
+    def visible(self, key: Key) -> list[ServedBase]:
+        """Return the bases that a key may use."""
+        return [base for base in self if key.may_use(base.name)]
+
+    def find(self, name: str, key: Key) -> ServedBase:
+        """Return the base of a name, or the first that a key may use for "".
+
+        Raises:
+            NotFound: there is none that the key may use.
+        """
+        for base in self.visible(key):
+            if name in ("", base.name):
+                return base
+        raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/models lists them")
+
+    def queue(self, name: str) -> JobQueue:
+        """Return the ingest jobs of a base."""
+        return self._jobs[name]
+
+    def queues(self, key: Key) -> list[JobQueue]:
+        """Return the ingest jobs of each base that a key may use; none on a read-only server."""
+        return [queue for name, queue in self._jobs.items() if key.may_use(name)]
+
+    def sessions(self, name: str) -> McpSessions:
+        """Return the MCP sessions of a base."""
+        return self._sessions[name]
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    async def create(self, name: str) -> ServedBase:
+        """Create a base.
+
+        Raises:
+            BadInput: the name is wrong, or a base or another folder has it.
+            Refused: the bases of this server cannot change.
+        """
+        async with self._turn:
+            path = self._free_path(name)
+            kb = await asyncio.to_thread(self._open, path)
+            base = self._add(name, kb)
+            if queue := self._jobs.get(name):
+                await queue.start()
+            return base
+
+    async def rename(self, name: str, new_name: str) -> ServedBase:
+        """Rename a base and its folder; requests about it that have not ended may fail.
+
+        Raises:
+            NotFound: there is no such base.
+            BadInput: the new name is wrong, or a base or another folder has it.
+            Refused: the bases of this server cannot change.
+            Locked: an ingest or a change is in progress.
+        """
+        async with self._turn:
+            target, path = self._free_path(new_name), await self._close_base(name)
+            await asyncio.to_thread(path.rename, target)
+            base = self._add(new_name, await asyncio.to_thread(self._open, target))
+            if queue := self._jobs.get(new_name):
+                await queue.start()
+            return base
+
+    async def delete(self, name: str) -> None:
+        """Delete a base with all files in its folder; it cannot be restored.
+
+        Raises:
+            NotFound: there is no such base.
+            Refused: the bases of this server cannot change, or it is the last one.
+            Locked: an ingest or a change is in progress.
+        """
+        async with self._turn:
+            if len(self._bases) == 1 and name in self._bases:
+                raise Refused("this is the only base of the server: create another one first")
+            path = await self._close_base(name)
+            gone = path.with_name(f".deleted-{name}")  # a name that no start takes for a base
+            await asyncio.to_thread(path.rename, gone)
+            await asyncio.to_thread(shutil.rmtree, gone)
+
+    # ---- start and end -------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Run the jobs of all bases."""
+        await asyncio.gather(*(queue.start() for queue in self._jobs.values()))
+
+    async def close(self, limit_s: float) -> None:
+        """End sessions, ingests and calls; those that take longer end with the process."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                parts: list[McpSessions | JobQueue] = [
+                    *self._sessions.values(),
+                    *self._jobs.values(),
+                ]
+                calls = asyncio.to_thread(self.pool.close)
+                await asyncio.gather(calls, *(part.close() for part in parts))
+
+    def close_created(self, opened: Mapping[str, KnowledgeBase]) -> None:
+        """Close the bases that were opened while the server ran."""
+        for base in self:
+            if base.kb not in opened.values():
+                base.kb.close()
+
+    def _add(self, name: str, kb: KnowledgeBase) -> ServedBase:
+        is_default = self._folder is None and not self._bases
+        root_path = self._settings.root_path
+        base = ServedBase(name, kb, self.pool, root_path, is_default=is_default)
+        self._bases[name] = base
+        if not self._settings.read_only:
+            self._jobs[name] = JobQueue(base, self._clock)
+        self._sessions[name] = McpSessions(base, may_add=self._settings.mcp_add)
+        return base
+
+    def _free_path(self, name: str) -> Path:
+        if self._folder is None:
+            raise Refused("the bases of this server cannot change: start it with --bases DIR")
+        if not _NAME.fullmatch(name):
+            raise BadInput(f"{name[:80]!r} is no name of a base: use letters, digits, - and _")
+        if (path := self._folder / name).exists():
+            raise BadInput(f"there is a base or a folder {name!r}: use another name")
+        return path
+
+    def _open(self, path: Path) -> KnowledgeBase:
+        assert self._open_base is not None
+        return self._open_base(path)
+
+    async def _close_base(self, name: str) -> Path:
+        """Stop serving a base, and return its folder."""
+        base = self._bases.get(name)
+        if base is None:
+            raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/bases lists them")
+        async with base.exclusive():
+            await self._sessions.pop(name).close()
+            if queue := self._jobs.pop(name, None):
+                await queue.close()
+            del self._bases[name]
+            await asyncio.to_thread(base.kb.close)
+        return base.kb.path

@@ -1,0 +1,205 @@
+"""Keys that are created while a server runs, and what was changed with them: DIR/keys.sqlite."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.store.side_database import SideDatabase
+
+Role = Literal["read", "write", "manage"]
+"""What a key may do: read bases; change them, too; and create bases and keys, too."""
+
+_DAY_S, _USED_S = 86_400, 60
+"""Seconds of a day; seconds after which the last use of a key is stored again."""
+_MOST_CHANGES, _MOST_DAYS = 10_000, 36_500
+_NAME = re.compile(r"\S(.{0,58}\S)?")
+_REMEDY = "stop the server, delete this file, and create its keys again"
+_SCHEMA = """
+CREATE TABLE keys (
+    name TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    role TEXT NOT NULL,
+    bases TEXT NOT NULL,
+    created REAL NOT NULL,
+    expires REAL,
+    used REAL
+) STRICT;
+CREATE TABLE changes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL NOT NULL,
+    key TEXT NOT NULL,
+    base TEXT NOT NULL,
+    request TEXT NOT NULL,
+    status INTEGER NOT NULL
+) STRICT
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a server, without its secret.
+
+    Args:
+        name: its name.
+        role: what it may do.
+        bases: names of the bases that it may use; empty for all.
+        created: when it was created, in seconds since 1970.
+        expires: when it ends; None for never.
+        used: when it was last used, to the minute; None for never.
+    """
+
+    name: str
+    role: Role
+    bases: tuple[str, ...] = ()
+    created: float | None = None
+    expires: float | None = None
+    used: float | None = None
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it may change bases."""
+        return self.role != "read"
+
+    def may_use(self, base: str) -> bool:
+        """Whether it may use the base of a name."""
+        return not self.bases or base in self.bases
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class KeyStore:
+    """Keys and changes in a file; only the SHA-256 of a key is stored.
+
+    Args:
+        file: the file.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, file: Path, clock: Callable[[], float]) -> None:
+        self._database, self._clock = SideDatabase(file, _SCHEMA, _REMEDY), clock
+
+    def create(
+        self, name: str, role: Role, bases: Sequence[str] = (), days: float | None = None
+    ) -> str:
+        """Create a key, and return its secret, which is not stored.
+
+        Args:
+            name: 1 to 60 characters.
+            role: what it may do.
+            bases: names of the bases that it may use; empty for all.
+            days: days until it expires; None for never.
+
+        Raises:
+            BadInput: another key has the name, or an argument is wrong.
+        """
+        if not _NAME.fullmatch(name):
+            raise BadInput("the name of a key has 1 to 60 characters, without spaces around them")
+        if role not in get_args(Role):
+            raise BadInput(f"the role of a key is {role!r}: expected read, write or manage")
+        if bases and role == "manage":
+            raise BadInput("a key that manages is for all bases: leave bases out")
+        if days is not None and not 0 < days <= _MOST_DAYS:
+            raise BadInput(f"days is {days}: expected more than 0, at most {_MOST_DAYS:,}")
+        secret, now = secrets.token_hex(32), self._clock()
+        expires = None if days is None else now + days * _DAY_S
+        row = (name, _hash(secret), role, json.dumps([*bases]), now, expires, None)
+        with self._database.transaction() as connection:
+            if connection.execute("SELECT 1 FROM keys WHERE name = ?", (name,)).fetchone():
+                raise BadInput(f"there is a key {name!r}: revoke it first, or use another name")
+            connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        return secret
+
+    def find(self, secret: str) -> Key | None:
+        """Return the key of a secret unless it has expired, and store that it is used."""
+        now = self._clock()
+        matching = [key for hash, key in self._read() if hash == _hash(secret)]
+        if not matching or now >= (matching[0].expires or float("inf")):
+            return None
+        [key] = matching
+        if now - (key.used or 0) >= _USED_S:
+            with self._database.transaction() as connection:
+                connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
+        return key
+
+    def list_keys(self) -> list[Key]:
+        """Return all keys by name, those that have expired included."""
+        return [key for _, key in self._read()]
+
+    def revoke(self, name: str) -> None:
+        """Delete a key.
+
+        Raises:
+            NotFound: no key has this name.
+        """
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM keys WHERE name = ?", (name,))
+            if not connection.changes():
+                raise NotFound(f"there is no key {name[:80]!r}")
+
+    def rename_base(self, name: str, renamed: str | None) -> None:
+        """Rename a base in the keys that may use it; None for one that was deleted.
+
+        A key that could use only this base is revoked: without bases it could use all.
+        """
+        for key in self.list_keys():
+            if name in key.bases:
+                bases = [renamed if base == name else base for base in key.bases]
+                rest = json.dumps([base for base in bases if base is not None])
+                with self._database.transaction() as connection:
+                    query = "UPDATE keys SET bases = ? WHERE name = ?"
+                    connection.execute(query, (rest, key.name))
+                    connection.execute(
+                        "DELETE FROM keys WHERE bases = '[]' AND name = ?", (key.name,)
+                    )
+
+    def log(self, key: str, base: str, request: str, status: int) -> None:
+        """Store a change; the oldest of more than 10,000 are deleted.
+
+        Args:
+            key: name of the key.
+            base: name of the base, or "".
+            request: method and route, without values: they may be names of units.
+            status: HTTP status of the response.
+        """
+        row = (self._clock(), key, base, request, status)
+        with self._database.transaction() as connection:
+            insert = "INSERT INTO changes (time, key, base, request, status) VALUES (?, ?, ?, ?, ?)"
+            connection.execute(insert, row)
+            oldest = "DELETE FROM changes WHERE number <= (SELECT max(number) FROM changes) - ?"
+            connection.execute(oldest, (_MOST_CHANGES,))
+
+    def changes(self, limit: int) -> list[dict[str, Any]]:
+        """Return the latest changes, newest first: time, key, base, request and status."""
+        columns = ("time", "key", "base", "request", "status")
+        query = f"SELECT {', '.join(columns)} FROM changes ORDER BY number DESC LIMIT ?"
+        with self._database.transaction() as connection:
+            rows = connection.execute(query, (limit,)).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _read(self) -> list[tuple[str, Key]]:
+        """Return all keys by name, each with its hash."""
+        query = "SELECT hash, name, role, bases, created, expires, used FROM keys ORDER BY name"
+        with self._database.transaction() as connection:
+            rows = connection.execute(query).fetchall()
+        return [
+            (hash, Key(name, role, tuple(json.loads(bases)), *times))
+            for hash, name, role, bases, *times in rows
+        ]
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()
