@@ -6,17 +6,20 @@ quoted, so nothing in a question can act as syntax.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.indexes.segment import contains
 from ku_rag.store import vocabulary
-from ku_rag.store.connection import Connection, array_of, as_json, distinct, fetch_rows
+from ku_rag.store.connection import Connection, as_json, distinct
+from ku_rag.store.text_lengths import note_replaced, totals
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
 
@@ -25,10 +28,9 @@ _LARGE = 10_000
 """Number of chunks above which a base leaves out common terms."""
 _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
-_FEW = 10_000
-"""Chunks up to which the database compares their rows, before it ranks any."""
-_PARTS = 1e12
-"""Scores are multiplied by this and read as integers."""
+_K1, _B, _LEAST_IDF = 1.2, 0.75, 1e-6
+"""Parameters of BM25, as in FTS5; the weight of a term that more than half of the texts have."""
+_TOKENS = re.compile(r"[0-9A-Za-z\x80-\U0010ffff]+")
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
 
@@ -37,12 +39,16 @@ def put(
     connection: Connection,
     units: Collection[int],
     chunks: Iterable[tuple[int, int | None, Sequence[str]]],
+    *,
+    again: bool = False,
 ) -> None:
     """Index chunks, or index them again. Called inside a change.
 
     A chunk has its row, the row of the unit that owns it, and the folded words of its text;
     `units` are the rows of all owners.
     """
+    if again:
+        note_replaced(connection)
     language = language_of(connection)
     names = {None: ""} | {
         unit: f"{index_terms(words(name), language)} "
@@ -88,16 +94,17 @@ def term_scores(
         text: the question.
         among: rows of the chunks that count, ascending; None for all.
     """
-    wanted = [
-        _quote(term)
-        for term in query_terms(content_words(text) or words(text), language_of(connection))
-    ]
-    wanted = list(dict.fromkeys(wanted))[:_MOST_TERMS]
+    terms = query_terms(content_words(text) or words(text), language_of(connection))
+    # The index cuts terms at other ASCII characters, which compatibility forms such as "⑴" have.
+    tokens = (token for term in terms for token in _TOKENS.findall(term))
+    wanted = list(dict.fromkeys(tokens))[:_MOST_TERMS]
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
     if last > _LARGE:
         most = min(_LARGE, int(_COMMON * last))
         more = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
-        common = {term for term in wanted if connection.execute(more, (term, most)).fetchone()}
+        common = {
+            term for term in wanted if connection.execute(more, (_quote(term), most)).fetchone()
+        }
         wanted = [term for term in wanted if term not in common] or wanted
     hits = [_scored(connection, term, among) for term in wanted]
     rows = distinct(np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in hits)]))
@@ -110,25 +117,24 @@ def term_scores(
 def _scored(
     connection: Connection, term: str, among: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the rows of the chunks with a term, and their BM25 scores."""
-    matching = "FROM words WHERE words MATCH ?"
-    values: list[object] = [term]
-    if among is not None:
-        if len(among) > _FEW:
-            rows = fetch_rows(connection, f"SELECT rowid {matching}", term)
-            among = rows[contains(among, rows)]
-        if not len(among):
-            return np.empty(0, np.int64), np.empty(0)
-        matching += " AND +rowid IN (SELECT value FROM carray(?))"
-        values.append(array_of(among))
-    # Two texts are read faster than as many rows. The limit keeps bm25() out of the aggregate.
-    texts = connection.execute(
-        "SELECT group_concat(row), group_concat(score) FROM (SELECT rowid AS row, "
-        f"CAST({-_PARTS} * bm25(words) AS INTEGER) AS score {matching} LIMIT -1)",
-        values,
+    """Return the rows of the chunks with a term, and their BM25 scores, as FTS5 computes them.
+
+    Its own function looks up the length of each text, which takes ten times as long.
+    """
+    last = term + chr(0x10FFFF) if len(term) == 1 and is_cjk(term) else term
+    (places,) = connection.execute(
+        "SELECT group_concat(doc) FROM word_places WHERE term >= ? AND term <= ?", (term, last)
     ).fetchone()
-    rows, scores = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
-    return rows, scores / _PARTS
+    every = np.fromstring(places or "", np.int64, sep=",")
+    rows, counts = np.unique(every, return_counts=True)
+    texts, terms = totals(connection)
+    idf = max(log((texts - len(rows) + 0.5) / (len(rows) + 0.5)), _LEAST_IDF)
+    if among is not None:
+        mask = contains(among, rows)
+        rows, counts = rows[mask], counts[mask]
+    lengths = connection.text_lengths.of(connection, rows)
+    norms = _K1 * (1 - _B + _B * lengths * texts / terms)
+    return rows, idf * counts * (_K1 + 1) / (counts + norms)
 
 
 def in_vocabulary(connection: Connection, keys: Collection[str]) -> set[str]:

@@ -183,7 +183,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
             if name != unit.name:
                 chunks = content_rows.own_chunks(connection, row)
                 cut = ((chunk, row, words(text)) for chunk, (_, text) in chunks.items())
-                keywords.put(connection, [row], cut)
+                keywords.put(connection, [row], cut, again=True)
                 facts.replace_read(connection, chunks)
             relations.rename_unit(connection, row, unit.name, unit.kind)
     inverted.add_names(connection, new)

@@ -24,6 +24,7 @@ from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
 from ku_rag.store.layout import Layout
 
 if TYPE_CHECKING:
+    from ku_rag.store.text_lengths import TextLengths
     from ku_rag.store.vocabulary import Vocabulary
 
 APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
@@ -50,6 +51,7 @@ class Connection(apsw.Connection):
     """A connection to SQLite."""
 
     vocabulary: Vocabulary | None = None  # of the run of changes that uses it
+    text_lengths: TextLengths  # shared by the connections of a database
 
     if TYPE_CHECKING:  # rows hold what the schema says, which apsw's own types cannot know
 

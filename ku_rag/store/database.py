@@ -35,6 +35,7 @@ from ku_rag.store.connection import (
     snapshot,
 )
 from ku_rag.store.lock import WriterLock
+from ku_rag.store.text_lengths import TextLengths
 
 _LOCK_WAIT_S = 10.0
 _COMMITS = "ku.commits"
@@ -82,7 +83,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self.lock = WriterLock(path.with_name("writer.lock"), wait_s=lock_wait_s)
-        self._local = threading.local()
+        self._local, self._text_lengths = threading.local(), TextLengths()
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._changing = threading.RLock()
         self._closing = weakref.finalize(self, _close, self._connections, os.getpid())
@@ -117,6 +118,7 @@ class Database:
     def connect(self, *, create: bool = False) -> Connection:
         """Open one more connection, which is closed with the database at the latest."""
         connection = connect(self.path, create=create, read_only=self.read_only)
+        connection.text_lengths = self._text_lengths
         self._connections.add(connection)
         return connection
 
