@@ -181,6 +181,20 @@ def test_import_and_help_import_nothing_heavy(code):
     assert HEAVY & loaded_by(code) == set()
 
 
+OF_UNIX = ["fcntl", "resource", "termios", "pwd", "grp"]
+"""Modules that Python lacks on Windows."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import ku_rag; ku_rag.KnowledgeBase", running("demo", "--help")],
+    ids=lambda code: code,
+)
+def test_import_and_help_need_no_module_of_unix(code):
+    missing = f"import sys; sys.modules.update(dict.fromkeys({OF_UNIX}))\n"
+    assert "ku_rag" in loaded_by(missing + code)
+
+
 def test_a_query_imports_only_what_it_needs(tmp_path):
     image = picture(tmp_path / "lamp.png", 1)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:

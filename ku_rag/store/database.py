@@ -255,7 +255,7 @@ class Database:
         try:
             handle = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
-                os.pwrite(handle, b"%s %08x\n" % (digits, zlib.crc32(digits)), 0)
+                os.write(handle, b"%s %08x\n" % (digits, zlib.crc32(digits)))
             finally:
                 os.close(handle)
         except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ku_rag.errors import Locked, ReadOnly
+from ku_rag.store.file_lock import lock_file
 
 _POLL_S = 0.05
 _WIDTH = 15
@@ -87,7 +87,7 @@ class WriterLock:
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file)
             except BlockingIOError:
                 if time.monotonic() < deadline:
                     time.sleep(_POLL_S)
@@ -100,7 +100,7 @@ class WriterLock:
                 ) from None
             # Written over: file systems flush a file that was cut to nothing and written anew.
             try:
-                os.pwrite(file, f"{os.getpid():<{_WIDTH}}\n".encode(), 0)
+                os.write(file, f"{os.getpid():<{_WIDTH}}\n".encode())
             except OSError as error:
                 os.close(file)
                 raise self._read_only(error) from error

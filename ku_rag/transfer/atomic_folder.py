@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import glob
 import hashlib
 import os
@@ -14,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ku_rag.errors import ReadOnly, Refused
+from ku_rag.store.file_lock import lock_file
 from ku_rag.store.layout import sync_path
 from ku_rag.types import Quarantined
 
@@ -49,7 +49,7 @@ def create(
     except OSError as error:
         raise _unwritable(target, what, error) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # `_sweep` deletes folders that are not locked
+        lock_file(descriptor, wait=True)  # `_sweep` deletes folders that are not locked
         yield folder
         _check_free(target, replaces, what)
         sync_tree(folder)
@@ -150,7 +150,7 @@ def _sweep(target: Path) -> None:
         except OSError:
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle)
         except BlockingIOError:
             continue
         else:
