@@ -49,9 +49,9 @@ test-long: .venv/test-all
 		--ignore=tests/scale/test_sync_kills.py --ignore=tests/scale/test_index_contract.py \
 		--ignore=tests/scale/test_ray_kills.py
 
-# The pages in Chromium, and the wheel in a bare environment.
+# The pages in Chromium, the wheel in a bare environment, and the image where a container engine runs.
 test-release: .venv/test-all
-	$(PYTEST) --long tests/serve/test_pages_in_browser.py tests/test_wheel.py
+	$(PYTEST) --long tests/serve/test_pages_in_browser.py tests/test_wheel.py tests/test_container.py
 
 # What `make test` leaves out: models, slow tests, and all rounds of the long forms.
 test-rest: .venv/test-all
@@ -94,10 +94,12 @@ scale: .venv-bench/peers
 	$(PIP) '.[docs]'
 	touch $@
 
-# The generated pages, then the site: build/site/index.html.
+# The generated pages, then the site, build/site/index.html, and the manual page, build/man/ku.1.
 docs: .venv/docs
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/site
+	$(BIN)/sphinx-build -q -W -b man -c docs -D include_patterns=docs/cli.md -D root_doc=docs/cli \
+		-d build/doctrees-man . build/man
 
 format: .venv/test-all
 	$(BIN)/ruff format .

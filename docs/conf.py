@@ -15,6 +15,8 @@ html_title = "ku-rag"
 html_extra_path = ["site"]
 html_copy_source = False
 
+man_pages = [("docs/cli", "ku", "answer questions about pictures", "", 1)]
+
 default_role = "py:obj"
 smartquotes = False
 autodoc_member_order = "bysource"

@@ -18,6 +18,16 @@ Written by `make docs` from the commands' own help; a test holds it up to date.
 
 Exit codes: 0 done; 1 failed; 2 usage error; 3 done, but some items were left out; 4 base and
 encoder or schema do not fit; 5 locked.
+
+Completion of commands and options by the Tab key: add the line of your shell to its startup file.
+
+```sh
+eval "$(_KU_COMPLETE=bash_source ku)"         # ~/.bashrc
+eval "$(_KU_COMPLETE=zsh_source ku)"          # ~/.zshrc
+_KU_COMPLETE=fish_source ku | source          # ~/.config/fish/config.fish
+```
+
+`make docs` also writes this page as a manual page: `man build/man/ku.1`.
 """
 
 

@@ -92,7 +92,7 @@ def run() -> int:
     except MemoryError:
         say("error: not enough memory: lower --max-memory or --batch-size, or scale pictures down")
         return 1
-    except SystemExit:  # by click, and in this mode only where nobody reads the output
+    except SystemExit:  # by click: a completion is printed, or nobody reads the output
         raise BrokenPipeError from None
     except BrokenPipeError:
         raise

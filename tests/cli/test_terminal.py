@@ -181,3 +181,23 @@ def test_an_interrupt_of_a_running_command_exits_130(tmp_path):
     assert running.returncode == 130
     assert "Traceback" not in err
     assert "stopped: what was committed is kept" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("ku quer", ["query"]),
+        ("ku query --repo", ["--report"]),
+        ("ku query --strict g", ["graphrag"]),
+    ],
+)
+def test_the_shell_completes_commands_options_and_choices(words, completions):
+    asking = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "ku_rag"],
+        env=os.environ | {"_KU_COMPLETE": "bash_complete"} | asking,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"plain,{word}" for word in completions]
