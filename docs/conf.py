@@ -11,7 +11,7 @@ root_doc = "docs/index"
 suppress_warnings = ["toc.not_included"]  # decisions are listed by their own page
 
 html_theme = "furo"
-html_title = "ku-rag"
+html_title = f"ku-rag {release}"
 html_extra_path = ["site"]
 html_copy_source = False
 

@@ -1,7 +1,8 @@
-"""Write the generated pages, docs/cli.md and docs/decisions/README.md: `make docs`."""
+"""Write the generated pages, cli.md, decisions/README.md and site/llms.txt: `make docs`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from ku_rag.cli.commands import cli
 
 PAGE = Path(__file__).with_name("cli.md")
 DECISIONS = Path(__file__).with_name("decisions")
+INDEX = Path(__file__).with_name("index.md")
+LLMS = Path(__file__).with_name("site") / "llms.txt"
 _HEAD = """\
 # The `ku` command
 
@@ -55,6 +58,16 @@ def decisions() -> str:
     return "\n".join(lines) + "\n"
 
 
+def llms() -> str:
+    """Return docs/index.md in the form of https://llmstxt.org, with addresses of the site."""
+    index = re.sub(
+        r"```{toctree}.*?```\n\n?", "", INDEX.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    pages = re.sub(r"\]\((.+)\.\w+\)", r"](docs/\1.html)", index).replace("docs/../", "")
+    return pages.replace("\n\n", "\n\n> ", 1)
+
+
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
     (DECISIONS / "README.md").write_text(decisions(), encoding="utf-8")
+    LLMS.write_text(llms(), encoding="utf-8")

@@ -19,7 +19,8 @@ import ku_rag
 from ku_rag.cli.commands import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.md")]
+FOLDERS = ("docs", ".github", "skills")
+PAGES = [*ROOT.glob("*.md"), *(page for one in FOLDERS for page in (ROOT / one).rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -48,11 +49,22 @@ def test_every_command_and_option_has_help_and_documentation(name, command):
 
 
 @pytest.mark.parametrize(
-    ("page", "function"), [("cli.md", "reference"), ("decisions/README.md", "decisions")]
+    ("page", "function"),
+    [("cli.md", "reference"), ("decisions/README.md", "decisions"), ("site/llms.txt", "llms")],
 )
 def test_generated_pages_are_up_to_date(page, function):
     made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))[function]()
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def test_every_page_is_listed_twice_in_the_index():
+    """In its text, which llms.txt repeats, and in the navigation of the site."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    navigation = "".join(re.findall(r"```{toctree}.*?```", index, re.DOTALL)).split()
+    for page in (*(ROOT / "docs").glob("*.[mr]*"), *(ROOT / "notebooks").glob("*.ipynb")):
+        if page.name not in ("index.md", "make_reference.py", "make_gallery.py"):
+            assert f"{page.name}): " in index, page.name
+            assert page.stem in {Path(entry).name for entry in navigation}, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

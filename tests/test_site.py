@@ -70,6 +70,7 @@ def test_pages_and_styles_load_nothing_from_elsewhere(site):
 def test_the_site_has_every_page_and_public_name(site):
     for source in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")):
         assert (site / source.relative_to(ROOT)).with_suffix(".html").exists(), source
+    assert "(docs/tour.html)" in (site / "llms.txt").read_text(encoding="utf-8")
     assert "docs/index.html" in (site / "index.html").read_text(encoding="utf-8")
     reference = (site / "docs" / "reference.html").read_text(encoding="utf-8")
     documented = set(re.findall(r'id="ku_rag\.([\w.]+)"', reference))
