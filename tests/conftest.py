@@ -39,7 +39,7 @@ TOGETHER = (
     "tests/indexes/test_index_kinds.py", "tests/scale/test_kills.py", "tests/serve/test_process.py",
     "tests/serve/test_durability.py", "tests/test_documented_commands.py",
     "tests/mllm/test_language_model.py", "tests/mllm/test_vision_model.py", "tests/test_imports.py",
-    "tests/transfer/test_salvage.py",
+    "tests/transfer/test_salvage.py", "tests/test_container.py",
 )  # fmt: skip
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
 """Where temporary folders are made, if it has this much room: nothing waits for a disk there."""

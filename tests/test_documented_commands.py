@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     *[ROOT / "README.md"],
     *[page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "cli.md"],
+    *[ROOT / "skills" / "ku-rag" / "SKILL.md"],
 ]
 BLOCK = re.compile(r"^```(sh|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = [
@@ -43,6 +44,11 @@ NOT_RUN = [
         "evaluation.md",
         r"python -m tools.wiki_records|ku (encode records|import shards|eval encyclopedic)",
         "needs files of the authors: tests/tools",
+    ),
+    (
+        "gallery.md",
+        r"(GROCERY=\S+ )?python docs/make_gallery",
+        "needs Chromium: tests/test_gallery",
     ),
     ("models.md", r"ku init --encoder", "needs a server or exported networks: tests/encoders"),
     ("models.md", r"(KU_\S+ )?ku reindex", "needs extras: tests/encoders, tests/recognisers"),
@@ -182,6 +188,7 @@ def folder(root: Path, _: str) -> None:
 
 FILES: dict[str, tuple[Callable[[Path, str], None], list[str]]] = {
     "README.md": (readme, []),
+    "SKILL.md": (readme, []),
     "tour.md": (tour, ["ku ingest fruits"]),
     "writing-knowledge.md": (lamp, ["ku ingest units.jsonl"]),
     "graph.md": (stadium, ["ku ingest league"]),
