@@ -82,3 +82,18 @@ def test_notebooks_show_their_results(site):
     page = (site / "notebooks" / "01_first_knowledge_base.html").read_text(encoding="utf-8")
     assert "Stockholm" in page
     assert page.count('src="../_images/') >= 3
+
+
+def test_the_manual_page_lists_commands_and_options(tmp_path):
+    pytest.importorskip("myst_nb", reason="the extra docs is not installed")
+    page = ["-D", "include_patterns=docs/cli.md", "-D", "root_doc=docs/cli"]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "man", "-c", "docs", *page]
+    subprocess.run(
+        [*command, "-d", str(tmp_path / "doctrees"), ".", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    written = (tmp_path / "ku.1").read_text(encoding="utf-8")
+    assert ".SH KU QUERY" in written
+    assert r"\-\-report" in written
