@@ -171,7 +171,7 @@ def schema() -> None:
 @click.argument("start")
 @click.argument("end", required=False)
 @number_option("--most", "Number of paths.", 10, 1)
-@number_option("--longest", "Most relations of a path.", 4, 1, 20)
+@number_option("--longest", "Maximum relations of a path.", 4, 1, 20)
 @click.option(
     "--direction",
     type=click.Choice(["out", "in", "both"]),
@@ -215,7 +215,7 @@ def export(file: Path) -> None:
 @click.option("--setting", type=click.Choice(GRAPH_SETTINGS), help="What a model is given.")
 @mllm_option("searches; '' for none")
 @number_option("--most", "Paths.", 5, 1, 100)
-@number_option("--rounds", "Most relations of a path.", 6, 0, 20)
+@number_option("--rounds", "Maximum relations of a path.", 6, 0, 20)
 @click.option("--depth-first", is_flag=True, help="Follow each path to its end first.")
 @common
 def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are named there

@@ -71,9 +71,12 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
 @units_option
 @memory_option
 @click.option(
-    "--extract", "extractor", metavar="MODEL", help="Have it read facts from texts; see `extract`."
+    "--extract",
+    "extractor",
+    metavar="MODEL",
+    help="Let this model read facts from texts; see `ku extract`.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print the units that would be made.")
+@click.option("--dry-run", is_flag=True, help="Only print the units that would be created.")
 @common
 def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> None:
     """Ingest folders and files: records, tables, texts and documents.
@@ -148,7 +151,9 @@ def _remark_extraction(extraction: Extraction) -> None:
 @click.argument("folder", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only report what would happen.")
 @click.option("--yes", is_flag=True, help="Delete even when most or all of the folder is gone.")
-@click.option("--watch", is_flag=True, help="Go on, and sync after each change, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help="Keep running, and sync after each change, until Ctrl-C."
+)
 @units_option
 @common
 def sync(folder: Path, dry_run: bool, yes: bool, watch: bool) -> None:

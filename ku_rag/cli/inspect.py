@@ -12,7 +12,7 @@ from ku_rag.cli.output import AS_JSON, QUIET, clean, print_result, say, unit_lin
 
 @click.command("list")
 @filter_options
-@click.option("--limit", type=click.IntRange(1), help="Most units.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of units.")
 @common
 def list_units(kind: str | None, where: tuple[str, ...], limit: int | None) -> None:
     """List the units."""

@@ -200,7 +200,9 @@ def export(folder: Path, salvage: bool) -> None:
 @click.command("import")
 @click.argument("folder", type=PATH, metavar="DIR")
 @click.option("--encoder", help="The encoder of a new base.  [default: as exported]")
-@click.option("--partial", is_flag=True, help="Import the sound shards although others are not.")
+@click.option(
+    "--partial", is_flag=True, help="Import the intact shards even if others are damaged."
+)
 @common
 def import_(folder: Path, encoder: str | None, partial: bool) -> None:
     """Import DIR: an export, shards of `ku encode`, or Parquet files that others wrote.

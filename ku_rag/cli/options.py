@@ -163,7 +163,7 @@ def evidence_options(command: Command) -> Command:
             f"--no-{step}", step.replace("-", "_"), flag_value=False, default=True, help=help
         )(command)
     help = (
-        "Most k [5] nodes of a selection, passages [10], tables [3], or rounds t_max [3] of an "
+        "Maximum k [5] nodes of a selection, passages [10], tables [3], or rounds t_max [3] of an "
         "evidence graph; image_distance [.25] or table_distance [.7] of titles; may be repeated."
     )
     return click.option("--evidence-limit", multiple=True, metavar="NAME=N", help=help)(command)
@@ -291,7 +291,7 @@ def plan_setting_options(command: Command) -> Command:
             "--plan-limit",
             multiple=True,
             metavar="NAME=N",
-            help="Most rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
+            help="Maximum rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
             "pictures [3] or text-tokens [800] of a search; may be repeated.",
         ),
         click.option(
@@ -402,5 +402,5 @@ def open_base(path: Path | None = None, /, **options: Any) -> Iterator[Knowledge
             if models.get(f"{model}_url") and not getattr(base.settings, model):
                 raise click.UsageError(f"{option}-url needs a model: add {option} MODEL")
         if not existed:
-            remark(f"made {base.path} with the encoder {base.settings.encoder}")
+            remark(f"created {base.path} with the encoder {base.settings.encoder}")
         yield base

@@ -45,7 +45,7 @@ _METHOD = click.Choice(["evidence", "model-only"])
 @click.option("--batch", type=PATH, help="Answer the questions of a file instead; see `ku eval`.")
 @click.option("--out", type=PATH, help="The file of JSON lines that gets the answers of --batch.")
 @click.option("--resume", is_flag=True, help="Keep the answers in --out.")
-@click.option("-k", type=click.IntRange(1, 100), help="Most units and chunks.  [default: 10]")
+@click.option("-k", type=click.IntRange(1, 100), help="Maximum units and chunks.  [default: 10]")
 @output_option("--passage", "FILE.png", "Write the stitched passage; further pages get a number.")
 @output_option("--report", "FILE.html", "Write a page that shows how the question was answered.")
 @mllm_option("answers; '' for none")
@@ -161,7 +161,7 @@ def _answer_batch(questions: Path, out: Path, resume: bool, options: dict[str, A
 @click.command()
 @click.option("--image", help="A picture to find units for.")
 @click.option("--text", default="", help="Words to find units and chunks for.")
-@number_option("-k", "Most units and chunks.", 10, 1, 1000)
+@number_option("-k", "Maximum units and chunks.", 10, 1, 1000)
 @filter_options
 @common
 def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN401 - as named there
@@ -185,7 +185,7 @@ def plan_group() -> None:
 @plan_group.command("export")
 @click.argument("plans", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=PATH, required=True, metavar="FILE.json", help="The file of records.")
-@click.option("--least", multiple=True, metavar="MEASURE=VALUE", help="Least score in a run.")
+@click.option("--least", multiple=True, metavar="MEASURE=VALUE", help="Minimum score in a run.")
 @common
 def export_plans(plans: tuple[Path, ...], out: Path, least: tuple[str, ...]) -> None:
     """Write the decisions of accepted PLANS as records to fine-tune a planner.

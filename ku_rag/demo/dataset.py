@@ -18,7 +18,7 @@ RECORDS = _DATA / "countries.jsonl"
 
 
 def build(folder: Path) -> Path:
-    """Copy the records and the flags to a folder, which is made if it does not exist.
+    """Copy the records and the flags to a folder, which is created if it does not exist.
 
     Returns:
         `folder`, ready to be ingested.

@@ -146,7 +146,7 @@ def describe(number: int, stop: Stop, answer: Answer) -> list[str]:
         where = f" at {region.box}" if region and region.source != "whole" else ""
         lines.append(f"    seen      {answer.units[0].name}{where}: {answer.units[0].why}")
     else:
-        lines.append("    seen      nothing that the base knows")
+        lines.append("    seen      no unit of the base")
     lines.append(f"    answer    {answer.answer or 'not in the base'}")
     lines.append(f"    why       {answer.reading.why}")
     return lines + [f"    {label:9} {text.strip()}" for label, text in _find_citations(answer)]

@@ -235,7 +235,7 @@ def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Ta
 
     That is the unit that a target meant until it was renamed, or else the unit of that id, or else
     the only unit of exactly that name, or else the only unit with the name in another spelling or
-    as an alias. A name of several units means none of them.
+    as an alias. A name shared by several units is ambiguous.
     If a kind is declared, only units of this kind count. A qualified name such as
     `Zinogre>Rathian` that is not an id may also mean a unit outside of sub-graphs, `Rathian`.
     """

@@ -491,7 +491,7 @@ def test_the_help_begins_with_what_to_type(ku):
 
 
 def test_a_base_that_is_made_on_the_way_is_told(ku, fruits):
-    assert "made " in (first := ku("ingest", fruits).err)
+    assert "created " in (first := ku("ingest", fruits).err)
     assert "encoder embedded" in first
     assert ku("ingest", fruits).err == ""
 
