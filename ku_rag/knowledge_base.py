@@ -612,7 +612,12 @@ class KnowledgeBase:
             yield
 
     def ingest(
-        self, path: str | Path, *, uploaded: bool = False, progress: Progress | None = None
+        self,
+        path: str | Path,
+        *,
+        uploaded: bool = False,
+        read_pages: str | MLLM | None = None,
+        progress: Progress | None = None,
     ) -> IngestReport:
         """Ingest a folder, or a file of records, a table, a text or a document.
 
@@ -628,6 +633,8 @@ class KnowledgeBase:
             path: the folder or file.
             uploaded: it is a folder of uploaded files: their sources are named by paths below
                 `upload_root`, wherever it is.
+            read_pages: the model that transcribes pages of PDF files without text, as `mllm` of
+                `open`. A page is transcribed once by each; without one, transcriptions stay.
             progress: called with the number of records read so far.
 
         Raises:
@@ -638,8 +645,11 @@ class KnowledgeBase:
 
         source = arguments.path(path, "the source").resolve()
         arguments.callback(progress, "progress")
+        if read_pages and source.suffix.lower() not in (".pdf", ".zip") and source.is_file():
+            raise BadInput(f"{source.name} has no pages to transcribe: leave out read_pages")
         parsing = Parsing.of(self._session.settings, progress)
-        with self._session.write() as writer, closing(folder.read(source, parsing)) as read:
+        writing = self._session.write(read_pages)
+        with writing as writer, closing(folder.read(source, parsing)) as read:
             items: Iterator[Item] = read
             if uploaded:
                 root, database = self.upload_root, self._session.database
@@ -694,6 +704,7 @@ class KnowledgeBase:
         *,
         yes: bool = False,
         dry_run: bool = False,
+        read_pages: str | MLLM | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
         """Bring the base up to date with a folder: add, replace, delete.
@@ -704,10 +715,11 @@ class KnowledgeBase:
             path: the folder.
             yes: go on when it is absent or empty, or when over half of it would be deleted.
             dry_run: only report what would happen.
+            read_pages: see `ingest`.
             progress: called with the number of records read so far.
 
         Raises:
-            BadInput: it is a file.
+            BadInput: it is a file, or a dry run is to read pages.
             Refused: see `yes`.
         """
         from ku_rag.ingest import changes
@@ -716,7 +728,9 @@ class KnowledgeBase:
         arguments.check(yes, "yes", bool)
         arguments.check(dry_run, "dry_run", bool)
         arguments.callback(progress, "progress")
-        with self._session.write() as writer:
+        if dry_run and read_pages:
+            raise BadInput("a dry run asks no model: leave out dry_run or read_pages")
+        with self._session.write(read_pages) as writer:
             report = changes.sync(
                 writer,
                 self._session.database,

@@ -182,8 +182,10 @@ class Session:
             yield self.database
 
     @contextmanager
-    def write(self) -> Iterator[Pipeline]:
+    def write(self, read_pages: str | MLLM | None = None) -> Iterator[Pipeline]:
         """The pipeline that stores records, while this thread alone may write.
+
+        The model of `read_pages` transcribes pages without text.
 
         Raises:
             Closed: the base was closed.
@@ -192,8 +194,10 @@ class Session:
             Mismatch: another process has changed its encoder.
         """
         from ku_rag.ingest.pipeline import Pipeline
+        from ku_rag.ingest.transcription import Transcriber
 
         database = self.database
+        transcriber = Transcriber(read_pages, self.settings, self.prompts) if read_pages else None
         with explained(database.path), database.writing():
             encoding = self._present_encoding()
             if self._pipeline is None:
@@ -201,6 +205,7 @@ class Session:
                 self._pipeline = Pipeline(
                     database, self.layout, encoder, rows, self.settings, self.recogniser
                 )
+            self._pipeline.transcriber = transcriber
             yield self._pipeline
 
     # ---- encoder and models --------------------------------------------------------------------

@@ -247,8 +247,8 @@ _SEQUENCES: Mapping[str, Callable[[object, str], tuple[Any, ...]]] = {
 }
 
 
-Line = tuple[float, ...]
-"""A line of a document with pages: six numbers, or seven; see `TextPlace`."""
+Line = tuple[Any, ...]
+"""A line of a document with pages; see `TextPlace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,8 @@ class TextPlace:
         section: the headings above it, see `SECTION_MARK`; "" for none.
         lines: of a document with pages, for each line of the text the number of its first
             character, its page from 1, and left, top, right and bottom in shares of the page's
-            width and height (0 to 1); of a recognised line also its confidence (0 to 1).
+            width and height (0 to 1); of a recognised line also its confidence (0 to 1); of a
+            transcribed one the name of the model in place of the box.
     """
 
     section: str = ""
@@ -280,6 +281,7 @@ class ChunkPlace(NamedTuple):
     page: int | None = None
     box: tuple[float, float, float, float] | None = None
     confidence: float | None = None
+    transcribed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,7 @@ class Evidence(Serializable):
         page: of a document with pages, the page where it begins, from 1.
         box: there; left, top, right and bottom in shares of the page's width and height.
         confidence: of text that was recognised in a scan, the lowest of its lines, 0 to 1.
+        transcribed_by: the model that has transcribed the page, or "".
     """
 
     label: str = field(metadata=INTERNAL)
@@ -476,6 +479,7 @@ class Evidence(Serializable):
     page: int | None = None
     box: tuple[float, float, float, float] | None = None
     confidence: float | None = None
+    transcribed_by: str = ""
 
     @property
     def place(self) -> str:
@@ -483,12 +487,14 @@ class Evidence(Serializable):
         page = f"page {self.page}" if self.page else ""
         if self.confidence is not None:
             page += f" (recognised, confidence {self.confidence:.2f})"
+        if self.transcribed_by:
+            page += f" (transcribed by {self.transcribed_by})"
         return ", ".join(filter(None, (page, self.section)))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields; those from "table" on only if they have a value."""
         values = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
-        optional = ("table", "section", "page", "box", "confidence")
+        optional = ("table", "section", "page", "box", "confidence", "transcribed_by")
         return {key: value for key, value in values.items() if value or key not in optional}
 
     @property
@@ -697,17 +703,22 @@ class IngestReport(Serializable):
     quarantined: list[Quarantined] = field(default_factory=list)
     seconds: float = 0.0
     units_deleted: list[str] | None = None
+    usage: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: IngestReport) -> IngestReport:
         """Return the report of both, before anything was deleted."""
-        summed = [f.name for f in fields(self) if f.name != "units_deleted"]
-        return IngestReport(**{name: getattr(self, name) + getattr(other, name) for name in summed})
+        summed = [f.name for f in fields(self) if f.name not in ("units_deleted", "usage")]
+        values = {name: getattr(self, name) + getattr(other, name) for name in summed}
+        usage = {key: self.usage[key] + other.usage[key] for key in {**self.usage, **other.usage}}
+        return IngestReport(**values, usage=Counter(usage))
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; `units_deleted` is there after a sync only."""
+        """The fields as JSON values; `units_deleted` after a sync, `usage` of a model only."""
         values = Serializable.to_dict(self) | {"seconds": round(self.seconds, 3)}
         if self.units_deleted is None:
             del values["units_deleted"]
+        if not self.usage:
+            del values["usage"]
         return values
 
 

@@ -187,7 +187,7 @@ def place_citations(
     cited = {piece.chunk: spans[piece.label] for piece in evidence if piece.label in spans}
     places = text_places.of_chunks(base.database.connection, cited) if cited else {}
     return [
-        replace(piece, page=place.page, box=place.box, confidence=place.confidence)
+        replace(piece, **(place._asdict() | {"section": piece.section}))
         if (place := places.get(piece.chunk))
         else piece
         for piece in evidence

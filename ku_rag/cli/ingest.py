@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ku_rag.cli.options import (
     mllm_option,
     model_settings,
     open_base,
+    read_pages_option,
     unit_options,
     units_option,
 )
@@ -76,9 +78,12 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     metavar="MODEL",
     help="Let this model read facts from texts; see `ku extract`.",
 )
+@read_pages_option
 @click.option("--dry-run", is_flag=True, help="Only print the units that would be created.")
 @common
-def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> None:
+def ingest(
+    paths: tuple[Path, ...], extractor: str | None, read_pages: str | None, dry_run: bool
+) -> None:
     """Ingest folders and files: records, tables, texts and documents.
 
     These are JSONL, Parquet, tar, CSV, TSV, Markdown, RST, text, HTML, DOCX, PPTX, EPUB and PDF.
@@ -88,6 +93,8 @@ def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> Non
     """
     for path in paths:
         existing(path, "a folder or file to ingest")
+    if dry_run and read_pages:
+        raise click.UsageError("--dry-run asks no model: leave out --read-pages")
     if dry_run:
         from ku_rag.ingest import changes
 
@@ -96,7 +103,7 @@ def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> Non
         print_plan(*planned)
         return
     with open_base(create=True) as base, progress("ingesting") as moved:
-        reports = [base.ingest(path, progress=moved) for path in paths]
+        reports = [base.ingest(path, read_pages=read_pages, progress=moved) for path in paths]
     if extractor:
         # The model is not one of the settings of a new base: questions do not ask it.
         with open_base(mllm=extractor) as base, progress("extracting", "chunks") as moved:
@@ -105,7 +112,9 @@ def ingest(paths: tuple[Path, ...], extractor: str | None, dry_run: bool) -> Non
         _remark_extraction(extraction)
         remark_usage(extraction.usage, base.settings)
         reports.append(IngestReport(quarantined=extraction.left_out))
-    print_report(sum(reports, IngestReport()))
+    report = sum(reports, IngestReport())
+    remark_usage(report.usage, replace(base.settings, mllm=read_pages or ""))
+    print_report(report)
 
 
 @click.command()
@@ -155,11 +164,12 @@ def _remark_extraction(extraction: Extraction) -> None:
     "--watch", is_flag=True, help="Keep running, and sync after each change, until Ctrl-C."
 )
 @units_option
+@read_pages_option
 @common
-def sync(folder: Path, dry_run: bool, yes: bool, watch: bool) -> None:
+def sync(folder: Path, dry_run: bool, yes: bool, watch: bool, read_pages: str | None) -> None:
     """Add what is new in FOLDER, replace what changed, delete what is gone."""
-    if watch and dry_run:
-        raise click.UsageError("--watch goes on and --dry-run only reports: choose one")
+    if [watch, dry_run, bool(read_pages)].count(True) > 1:
+        raise click.UsageError("--watch, --dry-run and --read-pages exclude each other: choose one")
     create = folder.is_dir() and not dry_run
     if watch:
         with open_base(create=create) as base:
@@ -168,7 +178,8 @@ def sync(folder: Path, dry_run: bool, yes: bool, watch: bool) -> None:
                     remark(line)
         return
     with open_base(create=create) as base, progress("syncing") as moved:
-        report = base.sync(folder, dry_run=dry_run, yes=yes, progress=moved)
+        report = base.sync(folder, dry_run=dry_run, yes=yes, read_pages=read_pages, progress=moved)
+    remark_usage(report.usage, replace(base.settings, mllm=read_pages or ""))
     print_report(report, "would be " if dry_run else "")
 
 

@@ -90,6 +90,9 @@ def number_option(
     return click.option(name, type=kind, default=default, show_default=has_default, help=help)
 
 
+read_pages_option = click.option(
+    "--read-pages", metavar="MODEL", help="Let this model transcribe pages of PDF files without text."
+)
 units_option = _kept(
     _MODELS,
     "--units",

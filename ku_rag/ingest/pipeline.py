@@ -14,6 +14,7 @@ import base64
 import gc
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from typing import Any
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.ingest.batch_encoding import BatchEncoder, Vector
 from ku_rag.ingest.preparation import (
     PreparedRecord,
@@ -36,7 +37,9 @@ from ku_rag.ingest.preparation import (
 from ku_rag.ingest.readers.item_codec import ScannedPage
 from ku_rag.ingest.scans import PageWords, has_scans, read_scans
 from ku_rag.ingest.seen_sources import SeenSources
+from ku_rag.ingest.transcription import TRANSCRIBED, Transcriber
 from ku_rag.ingest.unit_writer import UnitWriter
+from ku_rag.mllm.base import usage
 from ku_rag.pictures import probe
 from ku_rag.recognisers import CachedRecogniser
 from ku_rag.settings import Settings
@@ -61,6 +64,10 @@ _LETTERS = 3
 _USUAL_TOKENS = 256
 """A chunk has about three letters for each token that fits into it."""
 
+_NOT_READ = (
+    "the base has no recogniser, or it failed (see the log): install the extra ocr, set recogniser "
+    '= "rapidocr" in its ku.toml, or name a model with --read-pages, and ingest again'
+)
 _OF_DOCUMENT = "s.origin = 'ingest' AND s.declared LIKE '%\"file_format\"%'"
 """Condition of sources that are one whole document: they alone declare their format."""
 
@@ -88,7 +95,12 @@ class Pipeline:
         encoder_rows: Its rows in the store, for chunks and for images.
         settings: Chunk length, memory, copying or linking of pictures.
         recogniser: Returns the recogniser of words in pictures, or None.
+
+    Attributes:
+        transcriber: Reads pages without text in place of the recogniser.
     """
+
+    transcriber: Transcriber | None = None
 
     def __init__(
         self,
@@ -147,6 +159,8 @@ class Pipeline:
                 if batch is None:
                     break
         report.seconds = time.monotonic() - started
+        if self.transcriber:
+            report.usage = Counter(usage(self.transcriber.mllm.replies))
         return report
 
     def put(self, record: PreparedRecord) -> IngestReport:
@@ -215,26 +229,37 @@ class Pipeline:
                 yield item
                 continue
 
-            def read(page: ScannedPage, count: int = count) -> PageWords | None:
+            def read(page: ScannedPage, count: int = count) -> PageWords | str:
                 if progress:
                     progress(count)
                 return self._read_page(page)
 
             yield from read_scans(item, read)
 
-    def _read_page(self, page: ScannedPage) -> PageWords | None:
-        """Return the words of a page: stored with its picture, or recognised now.
+    def _read_page(self, page: ScannedPage) -> PageWords | str:
+        """Return the words of a page, stored with its picture or read now; or why there are none.
 
-        Without a recogniser, or if it fails, the stored words of another one are used.
+        A stored transcription stays unless another model is to read the page. Where reading fails,
+        the stored words are used.
         """
         data = base64.b64decode(page.content, validate=True)
-        stored = content_rows.words_of(self._database.connection, content_hash(data))
-        recogniser = self._recogniser()
-        model = recogniser.fingerprint if recogniser else ""
-        if recogniser and model not in stored:
-            stored |= filter(None, [recogniser.read_file(data)])
-        words = stored.get(model, next(iter(stored.values()), None))
-        return None if words is None else (probe(data)[:2], words)
+        digest, connection = content_hash(data), self._database.connection
+        printed = next(iter(content_rows.words_of(connection, digest).items()), None)
+        model, new, fault = printed[0] if printed else "", None, _NOT_READ
+        reader: Transcriber | CachedRecogniser | None = self.transcriber
+        if not reader and not model.startswith(TRANSCRIBED):
+            reader = self._recogniser()
+        try:
+            new = reader.read_file(data) if reader and reader.fingerprint != model else None
+        except (BudgetSpent, ModelFailed) as error:
+            fault = f"it was not transcribed: {error}"
+        if new and connection.execute("SELECT 1 FROM images WHERE hash = ?", (digest,)).fetchone():
+            with self._database.change():
+                content_rows.put_words(connection, digest, *new)
+        if not (printed := new or printed):
+            return fault
+        page.printed = printed
+        return (probe(data)[:2], *printed)
 
     def _with_own_id(self, record: Record, documents: dict[str, str]) -> Record:
         """Return a document with the id that it has in the base, or one that no other document has.

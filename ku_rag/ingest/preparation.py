@@ -286,7 +286,8 @@ def read_picture(path: Path) -> PreparedPicture:
         raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
     width, height, kind = probe(data)
     suffix = path.suffix.lower() or f".{kind.lower()}"
-    return PreparedPicture(path.absolute(), data, content_hash(data), suffix, width, height)
+    fields = (path.absolute(), data, content_hash(data), suffix, width, height)
+    return PreparedPicture(*fields, printed=getattr(path, "printed", None))
 
 
 def _picture_bytes(path: Path) -> bytes:

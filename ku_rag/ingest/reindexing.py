@@ -22,6 +22,7 @@ from ku_rag.errors import BadInput, NotFound
 from ku_rag.indexes import inverted
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
+from ku_rag.ingest.transcription import TRANSCRIBED
 from ku_rag.pictures import load_picture
 from ku_rag.recognisers import CachedRecogniser
 from ku_rag.store import content_rows, facts, vectors
@@ -114,16 +115,16 @@ class Reindexing:
     def _read_words(self, recogniser: CachedRecogniser) -> int:
         """Read the words in pictures that the recogniser has not read; return how many."""
         pictures = self.database.connection.execute(
-            "SELECT row, file FROM images WHERE row NOT IN "
-            "(SELECT image FROM image_words WHERE recogniser = ?)",
-            (recogniser.fingerprint,),
+            "SELECT hash, file FROM images WHERE row NOT IN "
+            "(SELECT image FROM image_words WHERE recogniser = ? OR recogniser GLOB ? || '*')",
+            (recogniser.fingerprint, TRANSCRIBED),
         ).fetchall()
         count = 0
-        for image, file in pictures:
+        for digest, file in pictures:
             with suppress(BadInput, NotFound):  # missing or damaged, which `ku verify` reports
                 if printed := recogniser.read_file(self.layout.image(file)):
                     with self.writing(), self.database.change() as connection:
-                        content_rows.put_words(connection, image, *printed)
+                        content_rows.put_words(connection, digest, *printed)
                         count += 1
         return count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -11,10 +12,12 @@ from statistics import median
 
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.item_codec import Item, ScannedPage
+from ku_rag.ingest.readers.markdown import read_markdown
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.pdf import write_lines
 from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, clamped, union
 from ku_rag.ingest.reading_order import reading_order
+from ku_rag.ingest.transcription import TRANSCRIBED
 from ku_rag.types import Quarantined, Record, Source, Unit, Word
 
 _LARGER = 1.35
@@ -22,8 +25,8 @@ _LARGER = 1.35
 _SIZE = 10.0
 """Size given to most letters of a scan, in points."""
 
-PageWords = tuple[tuple[int, int], Sequence[Word]]
-"""Width and height of the picture of a page in pixels, and its words."""
+PageWords = tuple[tuple[int, int], str, Sequence[Word]]
+"""Width and height of the picture of a page in pixels, what has read it, and its words."""
 
 
 def has_scans(record: Record) -> bool:
@@ -32,39 +35,42 @@ def has_scans(record: Record) -> bool:
     return any(isinstance(image, ScannedPage) for image in images)
 
 
-def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | None]) -> Iterator[Item]:
+def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | str]) -> Iterator[Item]:
     """Yield a record with the text of its scanned pages, then a report of unread pages.
 
     A record of nothing but unread pages is left out.
 
     Args:
         record: See `has_scans`.
-        read: Returns the words of a page; None if no recogniser has read it.
+        read: Returns the words of a page, or why there are none.
     """
-    sources, unread, title = [], list[ScannedPage](), ""
+    sources, unread, title = [], list[tuple[ScannedPage, str]](), ""
     for source in record.sources:
         lines: list[TextLine] = []
+        transcribed: list[tuple[int, str, str]] = []
         images = []
         for image in source.images:
             if isinstance(image, ScannedPage):
-                recognised = read(image)
-                if recognised is None:
-                    unread.append(image)
+                printed = read(image)
+                if isinstance(printed, str):
+                    unread.append((image, printed))
                     continue
-                lines += _lines(image, *recognised)
+                pixels, model, words = printed
+                if model.startswith(TRANSCRIBED):
+                    text = "\n\n".join(word.text for word in words)
+                    transcribed.append((image.page, model.removeprefix(TRANSCRIBED), text))
+                else:
+                    lines += _lines(image, pixels, words)
             images.append(image)
-        outline = Outline(Path(source.uri))
-        write_lines(outline, lines)
+        outline = _transcribed(source.uri, transcribed)
+        if lines:
+            write_lines(outline, lines)
         title = title or outline.title
         sources.append(replace(_with_text(source, outline), images=tuple(images)))
     if any(source.texts or source.images or source.tables for source in sources):
         yield replace(record, unit=_titled(record, title), sources=tuple(sources))
-    for document, group in groupby(unread, lambda page: page.parent):
-        reason = (
-            f"{_numbered([page.page for page in group])} no text, and the base has no recogniser, "
-            'or it failed (see the log): install the extra ocr, set recogniser = "rapidocr" in its '
-            "ku.toml, and ingest again"
-        )
+    for (document, fault), group in groupby(unread, lambda pair: (pair[0].parent, pair[1])):
+        reason = f"{_numbered([page.page for page, _ in group])} no text, and {fault}"
         yield Quarantined(document.as_posix(), reason)
 
 
@@ -78,16 +84,30 @@ def _titled(record: Record, title: str) -> Unit | None:
 
 
 def _with_text(source: Source, outline: Outline) -> Source:
-    """Return a source with the sections of an outline as further texts."""
+    """Return a source with the sections and tables of an outline as further ones."""
     if not outline.text:
         return source
     scanned = outline.source(source.uri, 0, len(outline.text))
-    texts = len(source.texts)
+    ends = (len(source.texts), source.places), (len(scanned.texts), scanned.places)
     return replace(
         source,
         texts=(*source.texts, *scanned.texts),
-        places=(*source.places[:texts], *scanned.places, *source.places[texts:]),
+        tables=(*source.tables, *scanned.tables),
+        places=(*(p for n, of in ends for p in of[:n]), *(p for n, of in ends for p in of[n:])),
     )
+
+
+def _transcribed(uri: str, pages: Sequence[tuple[int, str, str]]) -> Outline:
+    """Return the outline of transcribed pages: number, model and Markdown of each."""
+    text = "".join(f"\n\n{text}" for *_, text in pages)  # does not begin with front matter
+    outline, length = read_markdown(Path(uri), text), 0
+    for page, model, text in pages:
+        places = (length + 2 + match.start() for match in re.finditer(r"\S.*", text))
+        outline.lines += ((place, page, model) for place in places)
+        length += len(text) + 2
+    if outline.headings and not outline.text[: outline.headings[0].start].strip():
+        outline.title = outline.headings[0].name
+    return outline
 
 
 def _lines(page: ScannedPage, pixels: tuple[int, int], words: Sequence[Word]) -> list[TextLine]:

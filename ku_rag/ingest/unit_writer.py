@@ -206,7 +206,7 @@ class UnitWriter:
         vector = np.asarray(picture.vector, np.float32)
         vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
         if picture.printed:
-            content_rows.put_words(connection, row, *picture.printed)
+            content_rows.put_words(connection, picture.digest, *picture.printed)
         return int(row)
 
 

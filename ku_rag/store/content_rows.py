@@ -157,10 +157,10 @@ def images_of(connection: Connection, source: int) -> list[int]:
     return [image for (image,) in rows]
 
 
-def put_words(connection: Connection, image: int, model: str, words: Sequence[Word]) -> None:
-    """Store what a recogniser, by its fingerprint, has read in an image, unless that is deleted."""
-    insert = "REPLACE INTO image_words SELECT row, ?, ? FROM images WHERE row = ?"
-    connection.execute(insert, (model, as_json(words), image))
+def put_words(connection: Connection, digest: str, model: str, words: Sequence[Word]) -> None:
+    """Store what a recogniser, by its fingerprint, has read in the image of a hash, if stored."""
+    insert = "REPLACE INTO image_words SELECT row, ?, ? FROM images WHERE hash = ?"
+    connection.execute(insert, (model, as_json(words), digest))
 
 
 def words_of(connection: Connection, digest: str) -> dict[str, list[Word]]:

@@ -13,8 +13,8 @@ import orjson
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import ChunkPlace, Line, Table, TextPlace
 
-_FEWEST_FIELDS, _MOST_FIELDS = 6, 7
-"""Numbers of a line, without and with a confidence."""
+_TRANSCRIBED, _FEWEST_FIELDS, _MOST_FIELDS = 3, 6, 7
+"""Fields of a line that was transcribed, and of others without and with a confidence."""
 _MOST_OF_SECTION = 10
 PlaceRow = tuple[int, str, str]
 """Number of the document, section, and lines in JSON."""
@@ -54,10 +54,12 @@ def checked_lines(text: str) -> str:
     """
     try:
         lines = [
-            (int(start), int(page), *map(float, box)) for start, page, *box in json.loads(text)
+            (int(start), int(page), *map(float if len(box) > 1 else str, box))
+            for start, page, *box in json.loads(text)
         ]
         stored = as_json(lines)  # with null for NaN
-        if {*map(len, lines)} <= {_FEWEST_FIELDS, _MOST_FIELDS} and "null" not in stored:
+        sizes = {_TRANSCRIBED, _FEWEST_FIELDS, _MOST_FIELDS}
+        if {*map(len, lines)} <= sizes and ",null" not in stored:
             return stored
     except (OverflowError, TypeError, ValueError):
         pass
@@ -156,6 +158,8 @@ def _place(section: str, lines: Sequence[Line], start: int, end: int) -> ChunkPl
     if not inside:
         return ChunkPlace(section)
     page = int(inside[0][1])
+    if len(inside[0]) == _TRANSCRIBED:
+        return ChunkPlace(section, page, transcribed_by=inside[0][2])
     boxes = [line[2:6] for line in inside if line[1] == page]
     left, top, right, bottom = zip(*boxes, strict=True)
     confidence = min((line[6] for line in inside if len(line) > _FEWEST_FIELDS), default=None)

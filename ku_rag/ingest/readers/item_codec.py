@@ -12,7 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, TextPlace, Unit
+from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, TextPlace, Unit, Word
 
 Item = Record | Quarantined
 """What a reader yields."""
@@ -79,11 +79,13 @@ class ScannedPage(EmbeddedPath):
     Attributes:
         page: Its number, from 1.
         tilt: Degrees by which the page was turned anticlockwise to level its lines.
+        printed: Fingerprint of a recogniser or model and what it has read, once it has.
     """
 
-    __slots__ = ("page", "tilt")
+    __slots__ = ("page", "printed", "tilt")
     page: int
     tilt: float
+    printed: tuple[str, list[Word]]
 
     @classmethod
     def numbered(cls, path: str, content: str, page: int, tilt: float) -> ScannedPage:

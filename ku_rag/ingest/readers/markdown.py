@@ -36,8 +36,8 @@ _WIKI_LINK = re.compile(r"(?<!!)\[\[([^\[\]|#\n]+)[^\[\]\n]*\]\]")
 _ANCHOR = re.compile(r"\s*\{#[^{}]*\}\s*$")
 
 
-def read_markdown(path: Path) -> Outline:
-    """Return the outline of a Markdown or text file, by its resolved path.
+def read_markdown(path: Path, content: str | None = None) -> Outline:
+    """Return the outline of a Markdown or text file, by its resolved path, or of its content.
 
     Headings in lists and quotes are text. Front matter in YAML becomes metadata if PyYAML is
     installed. A .txt file has headings alone.
@@ -45,7 +45,8 @@ def read_markdown(path: Path) -> Outline:
     Raises:
         BadInput: The file cannot be read, or is no text.
     """
-    text, above, metadata = read_text(path), 1, dict[str, Any]()
+    text = read_text(path) if content is None else content
+    above, metadata = 1, dict[str, Any]()
     front = match.end() if (match := _FRONT_MATTER.match(text)) else 0
     title = _TITLE.search(text, 0, front)
     if match and match[1] == "---" and (metadata := _metadata(match[2])):

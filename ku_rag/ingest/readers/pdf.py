@@ -254,8 +254,8 @@ def _largest(lines: Sequence[TextLine]) -> str:
 
 def _write(outline: Outline, lines: Sequence[TextLine]) -> None:
     """Write text, headings, tables and pictures to an outline."""
-    parts: list[str] = []
-    length = 0
+    parts = [outline.text]
+    length = len(outline.text)
     above: TextLine | None = None
 
     def write(text: str) -> None:
