@@ -260,7 +260,8 @@ class TextPlace:
         lines: of a document with pages, for each line of the text the number of its first
             character, its page from 1, and left, top, right and bottom in shares of the page's
             width and height (0 to 1); of a recognised line also its confidence (0 to 1); of a
-            transcribed one the name of the model in place of the box.
+            transcribed one the name of the model in place of the box. The page of a photographed
+            text is 0.
     """
 
     section: str = ""
@@ -484,7 +485,7 @@ class Evidence(Serializable):
     @property
     def place(self) -> str:
         """Page and headings in words: "page 3, Options > json"; "" for none."""
-        page = f"page {self.page}" if self.page else ""
+        page = f"page {self.page}" if self.page else "picture" if self.box else ""
         if self.confidence is not None:
             page += f" (recognised, confidence {self.confidence:.2f})"
         if self.transcribed_by:

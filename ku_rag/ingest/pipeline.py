@@ -35,7 +35,7 @@ from ku_rag.ingest.preparation import (
     split_digest,
 )
 from ku_rag.ingest.readers.item_codec import ScannedPage
-from ku_rag.ingest.scans import PageWords, has_scans, read_scans
+from ku_rag.ingest.scans import PageWords, has_scans, read_scans, with_photographed_page
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.transcription import TRANSCRIBED, Transcriber
 from ku_rag.ingest.unit_writer import UnitWriter
@@ -225,6 +225,8 @@ class Pipeline:
         for count, item in enumerate(items, 1):
             if progress:
                 progress(count)
+            if isinstance(item, Record):
+                item = with_photographed_page(item, self._read_page)
             if not (isinstance(item, Record) and has_scans(item)):
                 yield item
                 continue
@@ -246,7 +248,7 @@ class Pipeline:
         digest, connection = content_hash(data), self._database.connection
         printed = next(iter(content_rows.words_of(connection, digest).items()), None)
         model, new, fault = printed[0] if printed else "", None, _NOT_READ
-        reader: Transcriber | CachedRecogniser | None = self.transcriber
+        reader: Transcriber | CachedRecogniser | None = self.transcriber if page.page else None
         if not reader and not model.startswith(TRANSCRIBED):
             reader = self._recogniser()
         try:

@@ -69,8 +69,10 @@ def _rows(boxes: Sequence[Box]) -> list[list[Box]]:
     """Return lines from top to bottom, those at the same height in one row."""
     rows: list[list[Box]] = []
     for box in sorted(boxes, key=lambda box: box[1] + box[3]):
-        last = rows[-1][-1] if rows else None
-        if last and min(last[3], box[3]) - max(last[1], box[1]) > _SAME_ROW * (box[3] - box[1]):
+        last = rows[-1][-1] if rows else box
+        beside = min(last[2], box[2]) - max(last[0], box[0]) < _SAME_ROW * (box[2] - box[0])
+        below = min(last[3], box[3]) - max(last[1], box[1]) <= _SAME_ROW * (box[3] - box[1])
+        if beside and not below:  # lines of a tilted page overlap, and are not beside each other
             rows[-1].append(box)
         else:
             rows.append([box])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,8 @@ from math import cos, radians, sin
 from pathlib import Path
 from statistics import median
 
+from ku_rag.errors import BadInput
+from ku_rag.ingest.preparation import read_picture
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.item_codec import Item, ScannedPage
 from ku_rag.ingest.readers.markdown import read_markdown
@@ -18,12 +21,18 @@ from ku_rag.ingest.readers.pdf import write_lines
 from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, clamped, union
 from ku_rag.ingest.reading_order import reading_order
 from ku_rag.ingest.transcription import TRANSCRIBED
+from ku_rag.text import tokens
 from ku_rag.types import Quarantined, Record, Source, Unit, Word
 
 _LARGER = 1.35
 """A line is a heading if it is higher than most by this factor; boxes are not exact."""
 _SIZE = 10.0
 """Size given to most letters of a scan, in points."""
+
+_LEAST_CONFIDENCE, _LONG = 0.5, 3
+"""Confidence of lines that count in photographs, and words of long ones."""
+_FEW_LINES, _COVERED = 4, 0.1
+"""Long lines of a photographed page at least, and share of the picture that is around them."""
 
 PageWords = tuple[tuple[int, int], str, Sequence[Word]]
 """Width and height of the picture of a page in pixels, what has read it, and its words."""
@@ -72,6 +81,33 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | str]) -
     for (document, fault), group in groupby(unread, lambda pair: (pair[0].parent, pair[1])):
         reason = f"{_numbered([page.page for page, _ in group])} no text, and {fault}"
         yield Quarantined(document.as_posix(), reason)
+
+
+def with_photographed_page(
+    record: Record, read: Callable[[ScannedPage], PageWords | str]
+) -> Record:
+    """Return a record of one picture as one of a scanned page without a number, if it shows text.
+
+    That is, lines of several words are most of what is printed, and cover much of the picture.
+    """
+    source, *others = record.sources
+    if others or source != Source(source.uri, images=(Path(source.uri),)):
+        return record
+    try:
+        content = base64.b64encode(read_picture(source.images[0]).data).decode()
+    except BadInput:  # which is reported when the record is prepared
+        return record
+    printed = read(page := ScannedPage.numbered(source.uri, content, 0, 0.0))
+    if isinstance(printed, str):
+        return record
+    (width, height), _, words = printed
+    lines = [word for word in words if word.confidence >= _LEAST_CONFIDENCE]
+    long = [line.box for line in lines if len(tokens.words(line.text)) >= _LONG]
+    left, top, right, bottom = union(long)
+    covers = (right - left) * (bottom - top) >= _COVERED * width * height
+    if not covers or len(long) < max(_FEW_LINES, len(lines) / 2):
+        return record
+    return replace(record, sources=(replace(source, images=(page,)),))
 
 
 def _titled(record: Record, title: str) -> Unit | None:

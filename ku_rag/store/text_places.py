@@ -157,10 +157,10 @@ def _place(section: str, lines: Sequence[Line], start: int, end: int) -> ChunkPl
     inside = lines[first : bisect_left(lines, end, key=itemgetter(0))]
     if not inside:
         return ChunkPlace(section)
-    page = int(inside[0][1])
+    page = int(inside[0][1]) or None
     if len(inside[0]) == _TRANSCRIBED:
         return ChunkPlace(section, page, transcribed_by=inside[0][2])
-    boxes = [line[2:6] for line in inside if line[1] == page]
+    boxes = [line[2:6] for line in inside if line[1] == (page or 0)]
     left, top, right, bottom = zip(*boxes, strict=True)
     confidence = min((line[6] for line in inside if len(line) > _FEWEST_FIELDS), default=None)
     return ChunkPlace(section, page, (min(left), min(top), max(right), max(bottom)), confidence)

@@ -238,3 +238,8 @@ def test_columns_are_read_before_rows_and_rows_before_cells():
     assert order[1:11] == [[b] for b in (*left, *right)]
     assert order[11:] == [[wide], below[:2], below[2:]]
     assert reading_order([]) == []
+
+
+def test_lines_of_a_tilted_page_are_read_one_after_the_other():
+    lines = [box(10, 10, 90, 20), box(11, 14, 91, 24), box(11, 20, 40, 25), box(12, 22, 92, 32)]
+    assert reading_order(lines[::-1]) == [[line] for line in lines]

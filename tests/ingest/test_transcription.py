@@ -8,7 +8,7 @@ from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput
 from tests.conftest import install_plug_in
 from tests.endpoint import fails, says, serving
-from tests.ingest.test_scans import Reader, page, pdf
+from tests.ingest.test_scans import SIDES, Reader, page, pdf
 
 MAINTENANCE = (
     "```markdown\n# Maintenance\n\nThe pump is cleaned once a week.\n\n## Valves\n\n"
@@ -138,3 +138,50 @@ def test_the_commands_report_what_the_model_has_used(tmp_path, ku, monkeypatch):
     for command in ("ingest", "sync"):
         refused = ku(command, folder, "--read-pages", "m-1", "--dry-run")
         assert (refused.code, "--read-pages" in refused.err) == (2, True)
+
+
+@pytest.fixture
+def letters(tmp_path, monkeypatch):
+    """A folder with two pictures, and a recogniser that reads four lines in one of them."""
+    entry = f"[ku_rag.recognisers]\nletters = {__name__}:Letters\n"
+    install_plug_in(tmp_path, entry)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    page().save(folder / "letter.png")
+    page().resize((350, 350)).save(folder / "pack.png")
+    return folder
+
+
+class Letters(Reader):
+    """Reads overlapping lines of a tilted letter in a large picture, and labels in a small one."""
+
+    fingerprint = "letters:1"
+
+    def read(self, image):
+        line = Reader().read(image)[0]
+        if image.size != SIDES:
+            return [line, *(type(line)("Milk", (5, n, 80, n + 9), 0.9) for n in range(0, 300, 30))]
+        texts = ("Dear Mrs Lindqvist,", "the pump in the cellar was", "replaced on 4 May by", "us.")
+        texts += ("We wish you well.",)
+        return [
+            type(line)(text, (90 + n, 200 + 40 * n, 95 + 30 * len(text), 280 + 40 * n), 0.9)
+            for n, text in enumerate(texts)
+        ]
+
+
+def test_a_photographed_letter_is_a_citable_text_and_a_pack_is_not(tmp_path, letters):
+    with KnowledgeBase.open(tmp_path / "kb", create=True, recogniser="letters") as kb:
+        assert kb.ingest(letters).chunks_added == 1
+        (piece,) = kb.search(text="When was the pump replaced?").chunks
+        assert piece.owners == ("letter",)
+        assert " ".join(piece.text.split()) == (
+            "Dear Mrs Lindqvist, the pump in the cellar was replaced on 4 May by us. "
+            "We wish you well."
+        )
+        assert piece.place == "picture (recognised, confidence 0.90)"
+        assert (piece.page, piece.box[:2]) == (None, (0.09, 0.1429))
+        assert kb.show("pack").texts == ()
+        assert kb.ingest(letters).units_unchanged == 2
+        kb.delete(["letter"])
+        assert kb.search(text="When was the pump replaced?").chunks == ()
