@@ -110,6 +110,18 @@ def test_pages_that_cannot_be_read_are_listed(tmp_path):
         assert kb.stats().counts["images"] == 0
 
 
+def test_a_page_that_cannot_be_read_is_listed_and_the_others_are_read(tmp_path):
+    file = pdf(tmp_path / "pump.pdf", "Pump of the cellar", "Valve", "Motor of the pump")
+    first, second, *rest = file.read_bytes().split(b"/Type /Page\n")
+    file.write_bytes(b"/Type /Page\n".join([first, second + b"/Type /Pagx\n" + rest[0], *rest[1:]]))
+    kb, (report,) = ingest(tmp_path, "none", file)
+    with kb:
+        (left_out,) = report.quarantined
+        assert left_out.reason.startswith("page 2 cannot be read (Failed to load page.)")
+        (text,) = kb.show("pump").texts
+        assert text.split("\n\n")[:2] == ["Pump of the cellar", "Motor of the pump"]
+
+
 class Reader:
     """Reads the same line on each page."""
 

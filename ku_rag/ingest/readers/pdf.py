@@ -62,7 +62,12 @@ def read_pdf(path: Path) -> Outline:
     lines: list[TextLine] = []
     addresses: dict[bytes, str] = {}
     with pdfium.PdfDocument(path) as document:
-        for number, page in enumerate(document, 1):
+        for number in range(1, len(document) + 1):
+            try:
+                page = document[number - 1]
+            except pdfium.PdfiumError as error:
+                outline.quarantine(0, f"page {number} cannot be read ({error}): repair the file")
+                continue
             text_page = TextPage(page, number)
             page_lines = _with_tables(text_page, list(text_page.lines()))
             text_page.close()
