@@ -91,7 +91,9 @@ def number_option(
 
 
 read_pages_option = click.option(
-    "--read-pages", metavar="MODEL", help="Let this model transcribe pages of PDF files without text."
+    "--read-pages",
+    metavar="MODEL",
+    help="Let this model transcribe pages of PDF files without text.",
 )
 units_option = _kept(
     _MODELS,

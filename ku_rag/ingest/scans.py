@@ -15,7 +15,6 @@ from ku_rag.errors import BadInput
 from ku_rag.ingest.preparation import read_picture
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.item_codec import Item, ScannedPage
-from ku_rag.ingest.readers.markdown import read_markdown
 from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.pdf import write_lines
 from ku_rag.ingest.readers.pdf_page import HYPHEN, Box, TextLine, clamped, union
@@ -135,6 +134,10 @@ def _with_text(source: Source, outline: Outline) -> Source:
 
 def _transcribed(uri: str, pages: Sequence[tuple[int, str, str]]) -> Outline:
     """Return the outline of transcribed pages: number, model and Markdown of each."""
+    if not pages:
+        return Outline(Path(uri))
+    from ku_rag.ingest.readers.markdown import read_markdown  # slow to import, and seldom needed
+
     text = "".join(f"\n\n{text}" for *_, text in pages)  # does not begin with front matter
     outline, length = read_markdown(Path(uri), text), 0
     for page, model, text in pages:
