@@ -64,7 +64,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})
     multiple=True,
     help="Additional host name of this server; may be repeated.",
 )
-@number_option("--rate-limit", "Maximum requests per second for each key.", 100, 1, 1_000_000)
+@number_option("--rate", "Maximum requests a minute, by key or address.", 0, 0, 1_000_000)
 @number_option("--threads", "Number of worker threads.", 8, 1, 1000)
 @click.option("--mcp-add", is_flag=True, help="Let clients of /mcp add units.")
 @mllm_option("answers; '' for none")

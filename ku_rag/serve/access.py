@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import ceil
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -50,7 +52,7 @@ class ServerSettings:
         read_only_keys: keys that may only read.
         read_only: refuse all writes.
         hosts: accepted host names, in lower case.
-        rate_limit: requests per second and key; bursts may be twice as large.
+        rate: requests a minute for each key, or for each address without keys; 0 for no limit.
         root_path: path prefix that a reverse proxy strips, such as "/ku".
         threads: number of worker threads.
         waiting: maximum number of requests that wait for a thread.
@@ -61,7 +63,7 @@ class ServerSettings:
     read_only_keys: Collection[str] = ()
     read_only: bool = False
     hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")
-    rate_limit: float = 100.0
+    rate: int = 0
     root_path: str = ""
     threads: int = 8
     waiting: int = 64
@@ -90,7 +92,7 @@ class AccessMiddleware:
     ) -> None:
         self._app, self._settings = app, settings
         self._keys, self._key_store = keys, key_store
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         name, labels = "ku_http_request_seconds", ("route", "status")
         self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
 
@@ -141,24 +143,28 @@ class AccessMiddleware:
             raise HTTPException(403, "the request comes from another site")
         state = scope.setdefault("state", {})
         state |= {"key": NO_KEY, "may_write": False}
-        if self._keys and scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS:
+        is_public = scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS
+        if self._keys and is_public:
             return
         secret = _key(HTTPConnection(scope))
         key = self._keys.find(secret) or (None if self._keys else _ANYBODY)
         if key is None:
             raise await self._keys.refuse(secret, HTTPConnection(scope))
         state |= {"key": key, "may_write": key.may_write and not settings.read_only}
-        if self._keys and not self._take_token(key.name):
-            rate = f"{settings.rate_limit:g}"
-            raise HTTPException(429, f"more than {rate} requests per second: slow down")
+        client = key.name or (scope.get("client") or ("",))[0]
+        if settings.rate and not is_public and (wait := ceil(self._take_token(client))):
+            detail = f"more than {settings.rate} requests a minute: try again in {wait} s"
+            raise HTTPException(429, detail, {"Retry-After": str(wait)})
 
-    def _take_token(self, key: str) -> bool:
-        """Take a token from the bucket of a key, by name, which holds two seconds of requests."""
-        rate, now = self._settings.rate_limit, time.monotonic()
-        tokens, before = self._buckets.get(key, (2 * rate, now))
-        tokens = min(2 * rate, tokens + (now - before) * rate)
-        self._buckets[key] = (tokens - (tokens >= 1), now)
-        return tokens >= 1
+    def _take_token(self, client: str) -> float:
+        """Take a token from the bucket of a client, or return the seconds until it has one."""
+        most, now = self._settings.rate, time.monotonic()
+        tokens, before = self._buckets.pop(client, (most, now))
+        tokens = min(most, tokens + (now - before) * most / 60)
+        self._buckets[client] = (tokens - (tokens >= 1), now)
+        if len(self._buckets) > 10_000:
+            self._buckets.popitem(last=False)
+        return max(0, 1 - tokens) * 60 / most
 
 
 def _host_name(hosts: list[str]) -> str | None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import base64
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -25,6 +29,22 @@ def application(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any
 def serving(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any) -> TestClient:
     """A client of that server."""
     return TestClient(application(bases, **settings), base_url="http://localhost")
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The address of a server of an application that listens."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
 
 
 def data_uri(file: Path) -> str:
@@ -48,5 +68,5 @@ def client(served: KnowledgeBase) -> Iterator[TestClient]:
 @pytest.fixture
 def guarded(served: KnowledgeBase) -> Iterator[TestClient]:
     """A client of a server with keys: "writer" may write, "reader" may read."""
-    with serving(served, keys=["writer"], read_only_keys=["reader"], rate_limit=5) as client:
+    with serving(served, keys=["writer"], read_only_keys=["reader"], rate=10) as client:
         yield client

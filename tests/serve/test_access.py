@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 import httpx
@@ -59,7 +60,7 @@ def test_wrong_keys_of_many_addresses_are_slowed_together():
 
 def test_wrong_keys_lock_no_right_key_out(served):
     """64 wrong keys wait at most; all come from the address of the right one."""
-    app = application(served, keys=["right"], rate_limit=1000)
+    app = application(served, keys=["right"])
 
     async def ask():
         transport = httpx.ASGITransport(app)
@@ -114,11 +115,32 @@ def test_a_read_only_server_does_not_write(served):
 
 def test_each_key_has_a_rate(guarded):
     codes = [guarded.get("/v1/models", headers=bearer("reader")).status_code for _ in range(15)]
-    assert codes[0] == 200
-    assert codes[-1] == 429
+    assert codes == [200] * 10 + [429] * 5
     refused = guarded.get("/v1/models", headers=bearer("reader"))
-    assert refused.headers["retry-after"]
+    assert 1 <= int(refused.headers["retry-after"]) <= 6
+    assert refused.json()["detail"].startswith("more than 10 requests a minute: try again in")
     assert guarded.get("/v1/models", headers=bearer("writer")).status_code == 200
+    assert guarded.get("/healthz").status_code == 200
+
+
+def test_without_keys_each_address_has_a_rate(served):
+    app = application(served, rate=600)
+
+    async def ask(address, count):
+        transport = httpx.ASGITransport(app, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return Counter([(await client.get("/v1/models")).status_code for _ in range(count)])
+
+    first = asyncio.run(ask("10.0.0.1", 700))
+    assert first[429] > 0
+    assert 600 <= first[200] < 700
+    assert asyncio.run(ask("10.0.0.2", 10)) == {200: 10}
+    time.sleep(0.2)  # two tokens
+    assert asyncio.run(ask("10.0.0.1", 1)) == {200: 1}
+
+
+def test_there_is_no_rate_by_default(client):
+    assert {client.get("/v1/models").status_code for _ in range(200)} == {200}
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "127.0.0.1@evil"])
