@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Mask = NDArray[np.bool_]
+else:
+    Mask = object  # types of fields are read at run time, without numpy
+
 Box = tuple[int, int, int, int]
 """A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
 Progress = Callable[[int], None]
@@ -351,9 +355,7 @@ class Region(Serializable):
     source: str = "whole"
     score: float | None = None
     why: str = ""
-    mask: NDArray[np.bool_] | None = field(
-        default=None, compare=False, repr=False, metadata=INTERNAL
-    )
+    mask: Mask | None = field(default=None, compare=False, repr=False, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

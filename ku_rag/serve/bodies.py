@@ -97,6 +97,7 @@ class QueryBody(PictureBody):
     no_image_matching: bool = Field(False, description="Select no pictures by descriptions.")
     no_visual_evidence: bool = Field(False, description="Ask no pictures.")
     no_table_mining: bool = Field(False, description="Read no tables.")
+    stream: bool = Field(False, description="Send each step as an event; the last is the answer.")
 
     def construction(self) -> EvidenceSettings:
         """Return the settings of an evidence graph."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, body, fields
 from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
+from ku_rag.types import Added
 
 router = APIRouter(prefix="/v1")
 
@@ -34,6 +36,9 @@ async def _base(request: Request, kb: str = "") -> ServedBase:
     """Return the base that the parameter kb names, or the first that the key may use."""
     base: ServedBase = request.app.state.bases.find(kb, request.state.key)
     request.state.base = base.name
+    if request.headers.get("accept") == "application/vnd.ku-rag+json":  # of `ku_rag.client`
+        base = copy.copy(base)
+        base.sends_fields = True
     return base
 
 
@@ -48,6 +53,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
 Shares = Annotated[tuple[float, ...], Query()]
+IfNoneMatch = Annotated[str, Header()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
 QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
 SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
@@ -58,17 +64,19 @@ WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
 # ---- questions ---------------------------------------------------------------------------------
 
 
-@router.post("/query", **body(QueryBody))
+@router.post("/query", **body(QueryBody), **sends("text/event-stream"))
 async def query(base: Base, form: QueryFields) -> Response:
-    """Answer a question, with or without a picture."""
+    """Answer a question; as a stream: round, region, units, evidence, draft, answer."""
+    if form.stream:
+        return await stream_query(base, form)
     return await base.reply(lambda kb: kb.query(form.picture(kb), form.question, **form.options()))
 
 
-@router.post("/query/stream", **body(QueryBody), **sends("text/event-stream"))
+@router.post("/query/stream", deprecated=True, **body(QueryBody), **sends("text/event-stream"))
 async def stream_query(base: Base, form: QueryFields) -> Response:
-    """Answer a question and stream each step: round, region, units, evidence, draft, answer."""
+    """Answer a question as a stream, as /v1/query does if the request has "stream"."""
     steps = base.stream(form.events)
-    return await base.events((step.kind, {**step.data}) async for step in steps)
+    return await base.events((step.kind, step.answer or {**step.data}) async for step in steps)
 
 
 @router.post("/plan", **body(QueryBody))
@@ -129,12 +137,18 @@ async def list_units(
 async def add_unit(base: Base, unit: UnitJson) -> Response:
     """Add a unit record; without an id it is merged into the unit that it matches, if any."""
 
-    def add(kb: KnowledgeBase) -> dict[str, Any]:
+    def add(kb: KnowledgeBase) -> Added:
         with unit_of(base, unit) as described:
-            return kb.add(described).to_dict()
+            return kb.add(described)
 
     added = await base.change(add)
-    return base.respond(added, 201, {"Location": base.address(f"/v1/units/{added['id']}")})
+    return base.respond(added, 201, {"Location": base.address(f"/v1/units/{added.id}")})
+
+
+@router.delete("/units", **WRITES)
+async def delete_units(base: Base, ids: Annotated[tuple[str, ...], Query()]) -> Response:
+    """Delete units, or sources by their names, in one change."""
+    return base.respond(await base.change(lambda kb: kb.delete(ids)))
 
 
 @router.get("/units/{unit_id:path}")
@@ -203,6 +217,18 @@ async def list_tables(base: Base, unit: Name) -> Response:
     return await base.reply(lambda kb: {"items": kb.tables(unit)})
 
 
+@router.get("/kinds")
+async def list_kinds(base: Base) -> Response:
+    """Return the number of units of each kind, the most frequent first."""
+    return await base.reply(lambda kb: kb.kinds())
+
+
+@router.get("/stats")
+async def get_stats(base: Base) -> Response:
+    """Return the size of the base, and the models that it was made with."""
+    return await base.reply(lambda kb: kb.stats())
+
+
 @router.get("/images/{digest}", response_class=Response, **sends("image/*"))
 async def get_image(
     base: Base,
@@ -210,7 +236,7 @@ async def get_image(
     size: Annotated[
         int, Query(ge=0, le=2048, description="Maximum width and height; 0 for the original.")
     ] = 0,
-    if_none_match: Annotated[str, Header()] = "",
+    if_none_match: IfNoneMatch = "",
 ) -> Response:
     """Return a stored picture by its SHA-256, or a smaller copy."""
     tag = f'"{digest}-{size}"'
@@ -228,14 +254,20 @@ async def get_image(
 
 
 @router.get("/chunks/{chunk}/pages/{page}", response_class=Response, **sends("image/png"))
-async def get_page(base: Base, chunk: int, page: int, box: Shares = ()) -> Response:
+async def get_page(
+    base: Base, chunk: int, page: int, box: Shares = (), if_none_match: IfNoneMatch = ""
+) -> Response:
     """Return a page of the PDF file of a chunk; `box` is left, top, right, bottom, 0 to 1."""
 
     def picture(kb: KnowledgeBase) -> bytes:
         kb.page_image(chunk, page, box).save(out := io.BytesIO(), "PNG")
         return out.getvalue()
 
-    return Response(await base.read(picture), 200, {"Cache-Control": "private"}, "image/png")
+    data = await base.read(picture)
+    headers = {"ETag": f'"{sha256(data).hexdigest()}"', "Cache-Control": "private"}
+    if if_none_match == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(data, 200, headers, "image/png")
 
 
 # ---- graph -------------------------------------------------------------------------------------
@@ -281,10 +313,12 @@ async def ingest(
     request: Request,
     base: Base,
     files: Annotated[list[UploadFile], File()],
-    names: Annotated[tuple[str, ...], Form(description="Names of the files, with folders.")] = (),
+    names: Annotated[
+        tuple[str, ...], Form(examples=[["Bridge/photo.jpg", "Bridge/about.txt"]])
+    ] = (),
     idempotency_key: Annotated[str, Header(max_length=200)] = "",
 ) -> Response:
-    """Ingest uploaded files; a folder with pictures is a unit. The response describes the job."""
+    """Ingest uploaded files, whose `names` have folders. The response describes the job."""
     base.check_copies()
     if names and len(names) != len(files):
         raise BadInput(

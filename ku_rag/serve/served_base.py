@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -81,9 +82,12 @@ class ServedBase:
         write_lock: held by the change or ingest of this server that is in progress.
         parameters: query parameters of every address about this base.
         root: path of the folder.
+        sends_fields: whether responses have all fields of results, for `ku_rag.client`.
         uploads: the folder of uploads.
         title: heading of the start page.
     """
+
+    sends_fields = False
 
     def __init__(
         self,
@@ -164,11 +168,13 @@ class ServedBase:
 
     def unit(self, unit_id: str) -> dict[str, Any]:
         """Return the public JSON of a unit and its tables, without the rows among its texts."""
-        unit = self.kb.show(unit_id)
-        tables = self.kb.tables(unit.id)
-        rows = {table.row_text(n) for table in tables for n in range(len(table.rows))}
-        texts = [text for text in unit.texts if text not in rows]
-        data: dict[str, Any] = self.public(unit.to_dict() | {"texts": texts, "tables": tables})
+        unit: Any = self.kb.show(unit_id)
+        if not self.sends_fields:
+            tables = self.kb.tables(unit.id)
+            rows = {table.row_text(n) for table in tables for n in range(len(table.rows))}
+            texts = [text for text in unit.texts if text not in rows]
+            unit = unit.to_dict() | {"texts": texts, "tables": tables}
+        data: dict[str, Any] = self.public(unit)
         return data
 
     def small_copy(self, digest: str, size: int) -> bytes:
@@ -223,12 +229,15 @@ class ServedBase:
         """
         if key == "metadata" and isinstance(value, dict):
             return value | {k: self.public(item, k) for k, item in value.items() if k == VIDEOS}
-        if isinstance(value, dict):
+        if self.sends_fields and is_dataclass(value):  # masks are not compared, and not sent
+            value = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
+        if isinstance(value, Mapping):
             return {k: self.public(item, k) for k, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.public(item, key) for item in value]
         if hasattr(value, "to_dict"):
             return self.public(value.to_dict(), key)
+        value = str(value) if isinstance(value, Path) else value
         if not isinstance(value, str):
             return value
         if key in ("image", "images") and value.startswith("/"):

@@ -68,6 +68,15 @@ def test_a_citation_leads_to_its_page_with_a_box(client, address):
     assert colours[40, 30, 0] > 1_000  # two pixels around it
 
 
+def test_a_page_that_a_client_has_is_not_sent_again(client, address):
+    tag = client.get(address).headers["ETag"]
+    again = client.get(address, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    without_box = client.get(re.sub(r"&?box=[\d.]+", "", address), headers={"If-None-Match": tag})
+    assert without_box.status_code == 200
+    assert without_box.headers["ETag"] != tag
+
+
 def test_a_page_without_a_box_is_served(client, address):
     reply = client.get(re.sub(r"&?box=[\d.]+", "", address))
     with Image.open(BytesIO(reply.content)) as image:

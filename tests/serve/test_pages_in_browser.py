@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
-import threading
-import time
 from pathlib import Path
 
 import pytest
-import uvicorn
 from PIL import Image
 
-from tests.serve.conftest import application
+from tests.serve.conftest import application, listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -36,16 +32,8 @@ def browser():
 @pytest.fixture
 def address(served, request):
     """The address of a server of the base of fruits, which listens."""
-    app = application(served, **getattr(request, "param", {}))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
+    with listening(application(served, **getattr(request, "param", {}))) as address:
+        yield address
 
 
 @pytest.fixture

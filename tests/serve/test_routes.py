@@ -102,6 +102,47 @@ def test_a_unit_that_was_changed_meanwhile_is_not_overwritten(client):
     assert client.get("/v1/units/Mango").json()["kind"] == "fruit"
 
 
+def test_a_part_of_a_picture_is_sent(client, mango):
+    [address] = client.get("/v1/units/Mango").json()["images"]
+    part = client.get(address, headers={"Range": "bytes=4-9"})
+    assert (part.status_code, part.content) == (206, mango.read_bytes()[4:10])
+    assert part.headers["Content-Range"] == f"bytes 4-9/{mango.stat().st_size}"
+    assert client.get(address, headers={"Range": "bytes=9999999-"}).status_code == 416
+
+
+def test_units_are_deleted_all_or_none(client):
+    refused = client.delete("/v1/units", params={"ids": ["Kiwi", "nothing"]})
+    assert (refused.status_code, refused.json()["code"]) == (404, "NotFound")
+    deleted = client.delete("/v1/units", params={"ids": ["Kiwi", "Mango"]}).json()["units"]
+    assert sorted(deleted) == ["Kiwi", "Mango"]
+    assert client.delete("/v1/units").status_code == 422
+
+
+def test_the_size_and_the_kinds_of_a_base(client, served):
+    assert client.get("/v1/stats").json() == served.stats().to_dict()
+    assert client.get("/v1/kinds").json() == served.kinds()
+
+
+def test_wrong_fields_are_reported_like_wrong_arguments(client):
+    for body, words in (({"text": "x", "unit": "Kiwi"}, "unit: "), ({"text": "x", "k": 0}, "k: ")):
+        refused = client.post("/v1/search", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")
+        assert refused.json()["detail"].startswith(words)
+
+
+def test_the_document_has_examples_of_bodies(client):
+    document = client.get("/openapi.json").json()
+    bodies = {
+        path: document["paths"][f"/v1/{path}"]["post"]["requestBody"]["content"]
+        for path in ("query", "search", "units", "ingest")
+    }
+    assert bodies["query"]["application/json"]["schema"]["properties"]["question"]["examples"]
+    assert bodies["search"]["application/json"]["schema"]["properties"]["text"]["examples"]
+    assert bodies["units"]["application/json"]["schema"]["examples"]
+    reference = bodies["ingest"]["multipart/form-data"]["schema"]["$ref"].rpartition("/")[2]
+    assert document["components"]["schemas"][reference]["properties"]["names"]["examples"]
+
+
 def test_a_put_that_fails_keeps_the_unit(client, served):
     before = client.get("/v1/units/Mango").json()
     broken = {"name": "Mango", "images": ["data:image/png;base64,AAAA"]}
