@@ -44,7 +44,7 @@ LAYERS = [
     {"graph_view"},
     {"knowledge_base"},
     {"demo", "evaluation", "scale"},
-    {"serve", "integrations"},
+    {"client", "serve", "integrations"},
     {"cli"},
     {"__main__"},
 ]
@@ -58,6 +58,7 @@ UPWARDS = {("ku_rag.knowledge_base", "ku_rag.evaluation")}
 SAME_ROLE = {
     "__init__.py",
     "base.py",
+    "client.py",
     "pipeline.py",
     "jsonl.py",
     "models.py",
