@@ -30,7 +30,11 @@ NOT_RUN = [
     ("*", r"pip install |ray start |export RAY_|aws ", "needs a network"),
     ("*", r"ku models ", "needs a network"),
     ("*", r"curl |(KU_API_KEYS=\S+ )?ku serve", "needs a running server: tests/serve"),
-    ("*", r"ku .*(--mllm|--extract|--read-pages)|export OPENAI_BASE_URL", "needs a model: tests/mllm"),
+    (
+        "*",
+        r"ku .*(--mllm|--extract|--read-pages)|export OPENAI_BASE_URL",
+        "needs a model: tests/mllm",
+    ),
     ("*", r"ku init --profile|export KU_KB=fruits-kb", "needs weights: tests/encoders"),
     ("*", r"ku .*--engine ray|ku import /mnt/", "needs a cluster: tests/scale"),
     (
