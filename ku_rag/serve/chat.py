@@ -35,11 +35,16 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """A conversation; other fields of OpenAI's API are ignored."""
+    """A conversation, and options of `ku query`; other fields of OpenAI's API are ignored."""
 
     model: str = Field(examples=["default"])
     messages: list[ChatMessage] = Field(examples=[[{"role": "user", "content": "Who built it?"}]])
     stream: bool = False
+    k: int | None = None
+    kind: str | None = None
+    where: list[str] = []
+    unit: str | None = None
+    method: str = ""
 
     def question(self) -> tuple[str, str | None]:
         """Return the text of the last user message and the last picture of the user.
@@ -71,9 +76,9 @@ async def complete(request: Request, body: ChatRequest) -> Response:
         raise BadInput("model is empty: GET /v1/models lists the models")
     base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
     question, image = body.question()
-    answer = await base.read(
-        lambda kb: kb.query(None if image is None else read_picture(image)[0], question).to_dict()
-    )
+    options: Any = body.model_dump(include={"k", "kind", "where", "unit", "method"})
+    picture = None if image is None else read_picture(image)[0]
+    answer = await base.read(lambda kb: kb.query(picture, question, **options).to_dict())
     prompt, reply = (answer["usage"].get(f"{kind}_tokens", 0) for kind in ("prompt", "completion"))
     usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
     head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": base.name}

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.serve.conftest import data_uri
 
@@ -63,7 +65,7 @@ def test_no_address_is_fetched(client, url):
     assert (found.status_code, found.json()["code"]) == (422, "BadInput")
 
 
-def test_the_client_of_openai(client, shown):
+def test_the_client_of_openai(client, served, shown, fruit_base):
     openai = pytest.importorskip("openai")
     api = openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=client)
     assert [model.id for model in api.models.list()] == ["default"]
@@ -75,5 +77,29 @@ def test_the_client_of_openai(client, shown):
     assert "".join(one.choices[0].delta.content or "" for one in parts) == "Peru"
     with pytest.raises(openai.NotFoundError):
         api.chat.completions.create(**asked | {"model": "gpt"})
+    texts = ["stone bridge", "a lamp"]
+    reply = api.embeddings.create(model="default", input=[*texts, shown["image_url"]["url"]])
+    vectors = [item.embedding for item in reply.data]
+    assert (reply.model, [item.index for item in reply.data]) == ("default", [0, 1, 2])
+    assert np.array_equal(vectors[:2], served.encoder.encode_texts(texts))
+    picture = Image.open(fruit_base / "Mango" / "photo.png").convert("RGB")
+    assert np.array_equal(vectors[2], served.encoder.encode_images([picture])[0])
+    count = sum(map(served.encoder.count_tokens, texts))
+    assert (reply.usage.prompt_tokens, reply.usage.total_tokens) == (count, count)
+    plain = api.embeddings.create(model="default", input=texts[0], encoding_format="float")
+    assert np.allclose(plain.data[0].embedding, vectors[0], atol=1e-7)
     with pytest.raises(openai.NotFoundError):
-        api.embeddings.create(model="default", input="x")
+        api.embeddings.create(model="gpt", input="x")
+    with pytest.raises(openai.UnprocessableEntityError):
+        api.embeddings.create(model="default", input="data:image/png;base64,AAAA")
+    with pytest.raises(openai.UnprocessableEntityError):
+        api.embeddings.create(model="default", input=[1, 2, 3])
+
+
+def test_options_of_a_question(client):
+    conversation_about = conversation({"type": "text", "text": QUESTION})
+    for options, content in (({"unit": "Mango"}, "Peru"), ({"where": ["kind=tree"]}, "no answer")):
+        reply = client.post("/v1/chat/completions", json=conversation_about | options).json()
+        assert content in reply["choices"][0]["message"]["content"]
+    refused = client.post("/v1/chat/completions", json=conversation_about | {"k": 0})
+    assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")

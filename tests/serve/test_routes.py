@@ -287,7 +287,7 @@ def test_no_response_names_a_folder_of_the_machine(client, served, fruit_base):
         assert "/tmp" not in found.text
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/completions", "/api/tags", "/nothing"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/api/tags", "/nothing"])
 def test_paths_of_foreign_interfaces_do_not_exist(client, path):
     for found in (client.get(path), client.post(path, json={})):
         assert found.status_code == 404
