@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shutil
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -169,17 +169,32 @@ def sends(kind: str) -> dict[str, Any]:
     return {"responses": {200: {"content": {kind: {}}}}}
 
 
-def body(model: type[BaseModel]) -> dict[str, Any]:
-    """Route arguments that document a body that is JSON or a form."""
+def body(model: type[BaseModel], names: Collection[str] = ()) -> dict[str, Any]:
+    """Route arguments that document a body that is JSON or a form; for `names` see `fields_of`."""
     schema = model.model_json_schema()
+    if names:
+        schema["properties"] = {name: schema["properties"][name] for name in sorted(names)}
     file = {"image": {"type": "string", "format": "binary"}}
     form = schema | {"properties": schema["properties"] | file}
     content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
     return {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
 
 
-def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """Return a dependency that reads a body as JSON or as a form."""
+def fields_of(
+    model: type[M], names: Collection[str] = ()
+) -> Callable[[Request], Coroutine[Any, Any, M]]:
+    """Return a dependency that reads a body as JSON or as a form.
+
+    Args:
+        model: the type of the body.
+        names: fields that the route has; () for all.
+    """
+
+    async def read_fields(request: Request) -> M:
+        fields = await read(request)
+        if names and (unknown := fields.model_fields_set.difference(names)):
+            raise BadInput(f"{min(unknown)}: expected only {', '.join(sorted(names))}")
+        return fields
 
     async def read(request: Request) -> M:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -189,7 +204,8 @@ def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
             if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
                 async with request.form(max_files=1, max_fields=100) as form:
                     fields: dict[str, Any] = {n: v for n, v in form.items() if v != ""}
-                    fields["where"] = form.getlist("where")
+                    if "where" in form:
+                        fields["where"] = form.getlist("where")
                     if isinstance(image := fields.get("image"), UploadFile):
                         fields["image"] = await image.read() or None
                     return model.model_validate(fields)
@@ -199,7 +215,7 @@ def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
             raise HTTPException(400, f"the body cannot be parsed: {error}") from error
         raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
 
-    return read
+    return read_fields
 
 
 # ---- pictures ----------------------------------------------------------------------------------

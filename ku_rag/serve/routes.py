@@ -24,8 +24,6 @@ from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import Added
 
-router = APIRouter(prefix="/v1")
-
 MAX_UPLOAD = 1 << 30
 """Maximum size of an upload in bytes."""
 MAX_FILES = 1000
@@ -42,6 +40,15 @@ async def _base(request: Request, kb: str = "") -> ServedBase:
     return base
 
 
+async def _check_parameters(request: Request) -> None:
+    """Refuse parameters of an address that its route does not have."""
+    path = request.app.openapi()["paths"][request.scope["route"].path_format]
+    parameters = path[request.method.lower()].get("parameters", ())
+    names = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    if unknown := [name for name in request.query_params if name not in names]:
+        raise BadInput(f"{unknown[0][:80]}: expected only {', '.join(names)}")
+
+
 async def _check_writable(request: Request) -> None:
     request.state.is_change = True
     if not request.state.may_write:
@@ -55,10 +62,16 @@ Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, f
 Shares = Annotated[tuple[float, ...], Query()]
 IfNoneMatch = Annotated[str, Header()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
+PLAN = {"question", "image", "kind", "where", "strict", "plan"}
+EVIDENCE = {"question", "image", "no_image_matching", "no_visual_evidence", "no_table_mining"}
+PlanFields = Annotated[QueryBody, Depends(fields_of(QueryBody, PLAN))]
+EvidenceFields = Annotated[QueryBody, Depends(fields_of(QueryBody, EVIDENCE))]
 QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
 SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
 UnitJson = Annotated[dict[str, Any], Body(examples=[{"name": "Lamp", "texts": ["It is red."]}])]
 WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(_check_parameters)])
 
 
 # ---- questions ---------------------------------------------------------------------------------
@@ -79,15 +92,15 @@ async def stream_query(base: Base, form: QueryFields) -> Response:
     return await base.events((step.kind, step.answer or {**step.data}) async for step in steps)
 
 
-@router.post("/plan", **body(QueryBody))
-async def plan(base: Base, form: QueryFields) -> Response:
+@router.post("/plan", **body(QueryBody, PLAN))
+async def plan(base: Base, form: PlanFields) -> Response:
     """Plan a question: reformulate it and search in rounds, without answering it."""
     how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where", "strict"})
     return await base.reply(lambda kb: kb.plan(form.picture(kb), form.question, how, **chosen))
 
 
-@router.post("/evidence-graph", **body(QueryBody))
-async def evidence_graph(base: Base, form: QueryFields) -> Response:
+@router.post("/evidence-graph", **body(QueryBody, EVIDENCE))
+async def evidence_graph(base: Base, form: EvidenceFields) -> Response:
     """Build the evidence graph of a question."""
     how = form.construction()
     return await base.reply(

@@ -41,6 +41,28 @@ def test_options_that_would_change_nothing_are_refused(client, path, options, me
     assert message in refused.text
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("plan", "k"), ("plan", "unit"), ("plan", "method"), ("plan", "stream"),
+     ("evidence-graph", "where"), ("evidence-graph", "unit"), ("search", "method")],
+)  # fmt: skip
+def test_fields_that_a_route_does_not_have_are_refused(client, path, field):
+    values = {"k": 2, "where": ["a=b"], "stream": True}
+    body = {"text": "x"} if path == "search" else {"question": "Which country?"}
+    refused = client.post(f"/v1/{path}", json=body | {field: values.get(field, "evidence")})
+    assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")
+    assert refused.json()["detail"].startswith(f"{field}: ")
+
+
+def test_parameters_that_a_route_does_not_have_are_refused(client):
+    for address in ("/v1/units?k=3", "/v1/stats?unit=Mango", "/v1/search?k=3"):
+        method = "POST" if "search" in address else "GET"
+        refused = client.request(method, address, json={"text": "x"})
+        assert (refused.status_code, refused.json()["code"]) == (422, "BadInput")
+    assert "k: expected only limit, offset, kind, where, kb" in client.get("/v1/units?k=3").text
+    assert client.get("/v1/units?kb=default").status_code == 200
+
+
 def test_search_and_look(client, mango):
     assert len(client.post("/v1/search", json={"text": "sweet", "k": 1}).json()["chunks"]) == 1
     found = client.post("/v1/search", json={"image": data_uri(mango), "text": "sweet"}).json()
