@@ -12,25 +12,26 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from starlette.exceptions import HTTPException
 
-from ku_rag.errors import Corrupt, Mismatch, NotFound, ReadOnly
+from ku_rag.errors import Corrupt, NotFound, ReadOnly
 from ku_rag.serve import uploads
-from ku_rag.store.connection import Connection, connect, explained, prepare_file, roll_back
+from ku_rag.store.connection import Connection
 from ku_rag.store.lock import WriterLock
+from ku_rag.store.side_database import SideDatabase
 
 _MAX_WAITING, _KEPT_S = 10, 24 * 3600
 _FOLDER = re.compile(r"[0-9a-f]{32}")
+_REMEDY = "stop the server, delete this file, and upload again what was not ingested"
 _COLUMNS = "id, folder, content, state, attempts, is_cancelled, results"
 _SCHEMA = """
-CREATE TABLE jobs (
+CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     folder TEXT NOT NULL,
@@ -89,9 +90,8 @@ class JobStore:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self._folder, self._file, self._clock = folder, folder / "jobs.sqlite", clock
-        self._turn = threading.Lock()
-        self._connection: Connection | None = None
+        self._folder, self._clock = folder, clock
+        self._database = SideDatabase(folder / "jobs.sqlite", _SCHEMA, _REMEDY)
         self.lock = WriterLock(folder / "jobs.lock", wait_s=0)
 
     def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> Job:
@@ -109,7 +109,7 @@ class JobStore:
         try:
             with uploads.new_folder(self._folder) as folder:
                 job = Job(id, folder.name, uploads.write_files(folder, files))
-                with self._change() as connection:
+                with self._database.transaction() as connection:
                     waiting = "SELECT count(*) FROM jobs WHERE ended IS NULL"
                     [count] = connection.execute(waiting).fetchone()
                     earlier = _select(connection, "id = ?", id)
@@ -134,7 +134,7 @@ class JobStore:
             NotFound: there is no job with this id; those that ended a day ago are removed.
         """
         if self.exists:
-            with self._change() as connection:
+            with self._database.transaction() as connection:
                 if job := _select(connection, "id = ?", id):
                     return job
         raise NotFound(f"there is no job {id[:80]!r}: a job is kept for a day after its end")
@@ -142,14 +142,14 @@ class JobStore:
     @property
     def exists(self) -> bool:
         """Whether the base has accepted a job, ever."""
-        return self._file.exists() and not self._folder.is_symlink()
+        return self._database.file.exists() and not self._folder.is_symlink()
 
     def claim(self) -> Job | None:
         """Mark the first job that has not ended as running; return it as it was before.
 
         Rows of jobs that ended a day ago are removed. The caller holds `lock`.
         """
-        with self._change() as connection:
+        with self._database.transaction() as connection:
             connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - _KEPT_S,))
             if job := _select(connection, "ended IS NULL ORDER BY number LIMIT 1"):
                 running = "state = 'running', attempts = attempts + 1"
@@ -165,7 +165,7 @@ class JobStore:
             **results: number of "records" read; "report" or "error".
         """
         ended = None if state == "queued" else self._clock()
-        with self._change() as connection:
+        with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE jobs SET state = ?, results = ?, ended = ?, attempts = ? "
                 "WHERE id = ? AND ended IS NULL",
@@ -182,7 +182,7 @@ class JobStore:
             NotFound: there is no job with this id.
         """
         self.get(id)
-        with self._change() as connection:
+        with self._database.transaction() as connection:
             connection.execute("UPDATE jobs SET is_cancelled = 1 WHERE id = ?", (id,))
         if (job := self.get(id)).state == "queued":
             self.end(job, "cancelled")
@@ -205,53 +205,17 @@ class JobStore:
         def is_needed(name: str) -> bool:
             if name.startswith("jobs.") or not self.exists:
                 return name.startswith("jobs.")
-            with self._change() as connection:
+            with self._database.transaction() as connection:
                 return _select(connection, "folder = ? AND ended IS NULL", name) is not None
 
         uploads.remove_strays(self._folder, is_needed)
 
     def close(self) -> None:
         """Close the database."""
-        with self._turn:
-            if self._connection is not None:
-                self._connection.close()
-
-    @contextmanager
-    def _change(self) -> Iterator[Connection]:
-        """One transaction; the database is created if it is missing.
-
-        Raises:
-            ReadOnly: the disk is full or fails, or the folder is read-only.
-            Corrupt: the database is damaged.
-        """
-        try:
-            with self._turn, explained(self._file):
-                connection = self._open()
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield connection
-                    connection.execute("COMMIT")
-                except BaseException:
-                    roll_back(connection)
-                    raise
-        except (Corrupt, Mismatch) as error:
-            raise self._damaged("a page fails its checksum") from error
-
-    def _open(self) -> Connection:
-        if self._connection is None or not self._file.exists():  # the folder may be deleted
-            uploads.check(self._folder)
-            connection = connect(self._file, create=True)
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                prepare_file(connection)
-                connection.execute(_SCHEMA)
-            self._connection = connection
-        return self._connection
+        self._database.close()
 
     def _damaged(self, reason: str) -> Corrupt:
-        return Corrupt(
-            f"{self._file} is damaged ({reason}): stop the server, delete this file, and upload "
-            "again what was not ingested"
-        )
+        return Corrupt(f"{self._database.file} is damaged ({reason}): {_REMEDY}")
 
 
 def _select(connection: Connection, condition: str, *parameters: str) -> Job | None:

@@ -87,6 +87,8 @@ class SideDatabase:
             with self._turn, explained(self.file):
                 yield self._open()
         except (Corrupt, Mismatch) as error:
+            if not str(error).startswith(str(self.file)):
+                raise  # of the base, which the transaction reads
             reason = "a page fails its checksum"
             raise Corrupt(f"{self.file} is damaged ({reason}): {self._remedy}") from error
 
