@@ -23,6 +23,7 @@ from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput, Locked, NotFound, Refused
 from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.cache import ReplyCache
 from ku_rag.reading.examples import Example, examples
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
@@ -34,6 +35,7 @@ from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter, Where
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
+from ku_rag.store.stored_answers import StoredAnswers
 from ku_rag.store.unit_records import UnitRecord, UnitSummary
 from ku_rag.types import (
     Added,
@@ -221,6 +223,11 @@ class KnowledgeBase:
         from ku_rag.graph_view import GraphView
 
         return GraphView(self._session)
+
+    @property
+    def answers(self) -> StoredAnswers:
+        """The stored answers, and feedback on them."""
+        return self._session.answers
 
     @property
     def path(self) -> Path:
@@ -921,8 +928,11 @@ class KnowledgeBase:
             encoding = session.encoding
             return verification.verify(database, session.layout, encoding.rows, encoding.indexes)
 
-    def compact(self) -> Compacted:
+    def compact(self, *, caches: bool = False) -> Compacted:
         """Free the space of what was deleted, and erase its content from disk.
+
+        Args:
+            caches: also delete the replies of models that are cached for all bases of the user.
 
         Raises:
             Refused: the base is an unchanged copy, to which no increment would apply any more.
@@ -932,8 +942,11 @@ class KnowledgeBase:
         with session.write():
             compaction.refuse_copy(session.database, session.layout)  # before an index syncs
             before = session.layout.bytes()
+            if arguments.check(caches, "caches", bool):
+                ReplyCache().clear()
             for index in session.encoding.indexes:
                 index.compact()
+            session.answers.compact()
             compaction.compact(session.database, session.layout)
             return Compacted(before, session.layout.bytes())
 
@@ -986,7 +999,8 @@ class KnowledgeBase:
         Args:
             pictures: a file of JSON lines, {"image", "units", "question"?}: a picture by its path,
                 absolute or from the file on, the ids of the units that it shows, and none for a
-                thing that the base does not have.
+                thing that the base does not have. Questions for `ku eval` that lack one of both are
+                skipped.
 
         Raises:
             BadInput: a record cannot be read, or the labels do not separate right matches from

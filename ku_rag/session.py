@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder, is_same
 from ku_rag.encoders.pair import finds_regions, side, text_weight
-from ku_rag.errors import Mismatch, NotFound, Outdated
+from ku_rag.errors import KuError, Mismatch, NotFound, Outdated
 from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
@@ -33,12 +35,14 @@ from ku_rag.store.connection import explained, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.filters import ALL_UNITS, UnitFilter
 from ku_rag.store.layout import Layout
+from ku_rag.store.stored_answers import StoredAnswers
 from ku_rag.store.vectors import KINDS, Kind
 
 # A question is answered sooner without the imports that only writing needs.
 if TYPE_CHECKING:
     from ku_rag.ingest.pipeline import Pipeline
 
+_log = logging.getLogger("ku_rag")
 _METHODS = {"encoder": "encode_texts", "segmenter": "propose", "reranker": "score", "mllm": "chat"}
 """A method that tells an object of each protocol from anything else."""
 
@@ -163,6 +167,11 @@ class Session:
         upgrade(self.layout, lock_wait_s=wait_s)
         return Database(file, lock_wait_s=wait_s)
 
+    @cached_property
+    def answers(self) -> StoredAnswers:
+        """The stored answers."""
+        return StoredAnswers(self.database, self.layout)
+
     # ---- reading and writing -------------------------------------------------------------------
 
     @contextmanager
@@ -207,6 +216,11 @@ class Session:
                 )
             self._pipeline.transcriber = transcriber
             yield self._pipeline
+            if not database.connection.in_transaction:
+                try:
+                    self.answers.remove_invalid()
+                except KuError as error:  # readers leave invalid answers out
+                    _log.warning("stored answers: %s", error)
 
     # ---- encoder and models --------------------------------------------------------------------
 
@@ -253,6 +267,7 @@ class Session:
 
     def close(self) -> None:
         """Close the store, and remove a temporary folder of prompts."""
+        self.answers.close()
         self.database.close()
         if self._official:
             self._official.cleanup()

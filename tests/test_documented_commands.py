@@ -54,6 +54,7 @@ NOT_RUN = [
         r"(GROCERY=\S+ )?python docs/make_gallery",
         "needs Chromium: tests/test_gallery",
     ),
+    ("evaluation.md", r"ku .*feedback\.jsonl", "needs feedback: tests/store"),
     ("models.md", r"ku init --encoder", "needs a server or exported networks: tests/encoders"),
     ("models.md", r"(KU_\S+ )?ku reindex", "needs extras: tests/encoders, tests/recognisers"),
     ("reproduction.md", r"ku ", "needs published datasets: tests/evaluation"),

@@ -129,6 +129,8 @@ def _match_labelled(
         if isinstance(record, BadInput):
             raise BadInput(f"{where}: {record}")
         image, units = record.get("image"), record.get("units")
+        if "answers" in record and (image is None or units is None):
+            continue  # a question for `ku eval`
         if not isinstance(image, str) or not isinstance(units, list):
             raise BadInput(f"{where}: the record lacks an image or units: {_EXPECTED}")
         file = Path(image) if Path(image).is_absolute() else locate_picture(folder, image)

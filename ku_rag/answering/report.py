@@ -210,10 +210,9 @@ def mark_piece(piece: Evidence | PathEvidence, reading: Reading) -> str:
     """Return the text of a piece of evidence as HTML, with its cited or closest words marked."""
     cited = zip(reading.citations, reading.spans, strict=False)
     spans = [span for label, span in cited if label == piece.label]
-    if reading.closest and reading.closest.evidence == piece.label:
-        closest = locate(reading.closest.text, piece.text)
-        spans += [closest] if closest else []
-    return _mark(piece.text, spans)
+    closest = reading.closest
+    is_closest = closest and closest.evidence == piece.label
+    return mark_text(piece.text, spans, closest.text if closest and is_closest else "")
 
 
 def _piece(piece: Evidence | PathEvidence, section: Section, anchor: str) -> str:
@@ -233,11 +232,12 @@ def _piece(piece: Evidence | PathEvidence, section: Section, anchor: str) -> str
     )
 
 
-def _mark(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Return the text with the spans inside <mark>; overlapping spans are merged."""
+def mark_text(text: str, spans: Sequence[tuple[int, int]], closest: str = "") -> str:
+    """Return the text as HTML with the spans and the closest sentence inside <mark>, merged."""
     html = []
     at = 0
-    for start, end in sorted(spans):
+    found = locate(closest, text) if closest else None
+    for start, end in sorted([*spans, *([found] if found else [])]):
         start = max(start, at)
         if start >= end:
             continue

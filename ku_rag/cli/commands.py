@@ -28,6 +28,7 @@ _COMMANDS = (
     query.plan_group,
     evaluation.compare_methods,
     evaluation.evaluate,
+    evaluation.export_feedback,
     inspect.list_units,
     inspect.show,
     inspect.stats,

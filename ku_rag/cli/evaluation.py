@@ -289,3 +289,16 @@ def compare_methods(image: str, question: str, report: Path | None, **values: An
     print_result({name: answer.to_dict() for name, answer in answers.items()}, lines)
     if report:
         remark(f"wrote {report}")
+
+
+@click.command("feedback")
+@click.argument("file", type=PATH, metavar="FILE.jsonl")
+@common
+def export_feedback(file: Path) -> None:
+    """Write feedback on stored answers to FILE, as questions for `ku eval` and `ku tune`.
+
+    Pictures are written to a folder beside it.
+    """
+    with open_base(read_only=True) as base:
+        count = base.answers.export(file)
+    print_result({"questions": count}, f"{count} questions")

@@ -30,11 +30,16 @@ def verify() -> None:
 
 
 @click.command()
+@click.option("--caches", is_flag=True, help="Also delete all cached replies of models.")
 @common
-def compact() -> None:
-    """Free the space of what was deleted, and erase its content from disk."""
+def compact(caches: bool) -> None:
+    """Free the space of what was deleted, and erase its content from disk.
+
+    The only cache outside knowledge bases that holds content of them has the replies of models;
+    they expire after 30 days.
+    """
     with open_base() as base:
-        sizes = base.compact()
+        sizes = base.compact(caches=caches)
     print_result(sizes, f"{sizes.bytes_before:,} → {sizes.bytes_after:,} bytes")
 
 

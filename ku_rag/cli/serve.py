@@ -66,6 +66,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})
 )
 @number_option("--rate", "Maximum requests a minute, by key or address.", 0, 0, 1_000_000)
 @number_option("--threads", "Number of worker threads.", 8, 1, 1000)
+@number_option("--answers", "Answers of the page to store for each base.", 1000, 0, 1_000_000)
 @click.option("--mcp-add", is_flag=True, help="Let clients of /mcp add units.")
 @mllm_option("answers; '' for none")
 @general

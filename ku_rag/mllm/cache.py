@@ -2,13 +2,16 @@
 
 The reply cache has one file for each reply, named after the hash of its request: the endpoint's
 address, the model, every parameter, the schema, all texts and the bytes of all pictures. Only the
-reply is stored. A cache that cannot be read or written raises no error: the request is sent again.
+reply is stored, for 30 days. A cache that cannot be read or written raises no error: the request is
+sent again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +23,8 @@ from ku_rag.errors import ReadOnly
 from ku_rag.mllm.base import Reply
 from ku_rag.settings import cache_folder
 from ku_rag.store.layout import write_durably
+
+_KEPT_S = 30 * 24 * 3600
 
 
 def default_folder() -> Path:
@@ -67,19 +72,30 @@ class ReplyCache:
         self._folder = folder or default_folder()
 
     def get(self, key: str) -> Reply | None:
-        """Return the reply stored under a key; None if there is none, or its file is damaged."""
+        """Return the reply stored under a key; None if there is none, or it expired."""
         try:
-            stored = json.loads(self._file(key).read_bytes())
+            stored = {} if _has_expired(file := self._file(key)) else json.loads(file.read_bytes())
             return replace(Reply.from_dict(stored["reply"]), cached=True)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def put(self, key: str, reply: Reply) -> None:
-        """Store a reply atomically."""
+        """Store a reply atomically, and delete those of its folder that have expired."""
         file = self._file(key)
         with suppress(OSError, ReadOnly):
+            for earlier in file.parent.glob("*"):
+                if _has_expired(earlier):
+                    earlier.unlink()
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_durably([(file, json.dumps({"reply": reply.to_dict()}).encode())])
 
+    def clear(self) -> None:
+        """Delete all replies."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.json"
+
+
+def _has_expired(file: Path) -> bool:
+    return file.stat().st_mtime < time.time() - _KEPT_S

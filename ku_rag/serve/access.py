@@ -21,6 +21,7 @@ from ku_rag.addresses import origin
 from ku_rag.serve import problems
 from ku_rag.serve.key_store import Key, KeyStore
 from ku_rag.serve.keys import Keys
+from ku_rag.store.stored_answers import MOST_ANSWERS
 
 COOKIE = "ku_key"
 """Name of the cookie with the key of a browser."""
@@ -57,6 +58,7 @@ class ServerSettings:
         threads: number of worker threads.
         waiting: maximum number of requests that wait for a thread.
         mcp_add: whether MCP clients whose keys may write can add units.
+        answers: number of answers to store for each base; 0 stores none.
     """
 
     keys: Collection[str] = ()
@@ -68,6 +70,7 @@ class ServerSettings:
     threads: int = 8
     waiting: int = 64
     mcp_add: bool = False
+    answers: int = MOST_ANSWERS
 
     def own_keys(self) -> dict[str, Key]:
         """Return the keys that the server is started with, by secret."""

@@ -75,7 +75,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.bases, app.state.registry = registry, collected
-    app.state.keys, app.state.key_store = keys, store
+    app.state.keys, app.state.key_store, app.state.settings = keys, store, settings
     busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=collected)
     busy.set_function(lambda: registry.pool.used)
     app.add_middleware(

@@ -19,10 +19,11 @@ from ku_rag.errors import BadInput, KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import COOKIE
 from ku_rag.serve.bodies import QueryBody
-from ku_rag.serve.problems import describe
+from ku_rag.serve.problems import describe, without_folders
 from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
-from ku_rag.types import NO_ANSWER, Evidence, PathEvidence
+from ku_rag.store.stored_answers import answer_data
+from ku_rag.types import NO_ANSWER
 
 if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QueryEvent
@@ -41,6 +42,17 @@ router = APIRouter(include_in_schema=False)
 files = StaticFiles(packages=[("ku_rag.serve", "static")])
 
 
+def mark(piece: Mapping[str, Any], result: Mapping[str, Any]) -> Markup:
+    """Return the text of a piece of evidence with its cited or closest words marked."""
+    from ku_rag.answering.report import mark_text  # slow to import, and not needed at the start
+
+    cited = zip(result["citations"], result.get("spans", ()), strict=False)
+    spans = [span for label, span in cited if label == piece["evidence"]]
+    closest = result["closest"] or {"evidence": "", "text": ""}
+    text = closest["text"] if closest["evidence"] == piece["evidence"] else ""
+    return Markup(mark_text(piece["text"], spans, text))
+
+
 def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the entities of a graph path, each with the arrow that leads to it."""
     rest, steps = path["text"], []
@@ -52,7 +64,7 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.globals |= {"split_path": split_path, "no_answer": NO_ANSWER}
+_templates.globals |= {"split_path": split_path, "mark": mark, "no_answer": NO_ANSWER}
 
 
 def _render(request: Request, base: ServedBase, template: str, **values: object) -> str:
@@ -114,15 +126,20 @@ async def ask(request: Request, base: Base, form: AddressQuery) -> Response:
 
 
 @router.get("/report")
-async def report(base: Base, form: AddressQuery) -> Response:
-    """Return the report of an answer: one file that contains its pictures."""
-    if form is None:
+async def report(base: Base, form: AddressQuery, answer: Name = "") -> Response:
+    """Return the report of a question, or of that of a stored answer: one file with pictures."""
+    if form is None and not answer:
         raise BadInput("the address has no question: expected /report?question=…")
 
     def write(kb: KnowledgeBase) -> bytes:
+        query = form
+        if query is None:
+            stored = kb.answers.get(answer)
+            fields = {"question": stored.question, "image": stored.picture, "unit": stored.about}
+            query = QueryBody.model_validate({k: v for k, v in fields.items() if v})
         with TemporaryDirectory() as folder:
             file = Path(folder) / "answer.html"
-            kb.query(form.picture(kb), form.question, report=file, **form.options())
+            kb.query(query.picture(kb), query.question, report=file, **query.options())
             return file.read_bytes()
 
     headers = {"Content-Disposition": 'attachment; filename="answer.html"'}
@@ -131,39 +148,57 @@ async def report(base: Base, form: AddressQuery) -> Response:
 
 @router.post("/")
 async def answer(request: Request, base: Base, form: QueryFields) -> Response:
-    """Return the answer as a page, or to a script as events with the HTML of each step."""
+    """Return the answer as a page, or to a script as events with the HTML of each step.
+
+    It is stored if the request may write and comes from no page of another site.
+    """
     result: dict[str, Any] = {"question": form.question, "rounds": [], "link": {}}
     if form.image is None or isinstance(form.image, str):
         names = {"question", "image", "unit", "kind"}
         result["link"] = form.model_dump(include=names, exclude_none=True)
-    steps = base.stream(form.events)
+    steps, most = base.stream(form.events), request.app.state.settings.answers
+    is_ours = request.method == "POST" or request.headers.get("sec-fetch-site") == "same-origin"
+    stores = most and is_ours and request.state.may_write
 
-    def add(step: QueryEvent) -> tuple[str, object]:
+    async def add(step: QueryEvent) -> tuple[str, object]:
         if step.kind == "round":
             result["rounds"].append(step.data)
-        result.update(base.public({**step.data}), **_marked_evidence(step))
+        done = step.answer
+        result.update(base.public(answer_data(done) if done else {**step.data}))
+        if done and stores:
+            try:
+                result["id"] = await base.read(
+                    lambda kb: kb.answers.add(
+                        done, form.picture(kb), about=form.unit or "", most=most
+                    )
+                )
+            except KuError as error:
+                reason = without_folders(str(error), base.root)
+                result["notes"].append(f"this answer was not stored: {reason}")
         return step.kind, {"html": _render(request, base, "answer.html", result=result)}
 
     if "text/event-stream" in request.headers.get("accept", ""):
-        return await base.events(add(step) async for step in steps)
+        return await base.events(await add(step) async for step in steps)
     async for step in steps:
-        add(step)
+        await add(step)
+    if "id" in result:
+        return RedirectResponse(base.address(f"/answers/{result['id']}"), 303)
     return render_page(request, base, "ask.html", result=result, start={})
 
 
-def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
-    """Return the marked text and the table cells of evidence by label, and parts of the answer."""
-    if step.answer is None:
-        return {}
-    from ku_rag.answering.report import mark_piece  # slow to import, and not needed at the start
+@router.get("/answers")
+async def list_answers(request: Request, base: Base, offset: Offset = 0) -> Response:
+    """Return a page of the stored answers, and counts of all of them by week."""
+    answers = await base.read(lambda kb: kb.answers.list())
+    return render_page(request, base, "answers.html", answers=answers, limit=_PAGE, offset=offset)
 
-    reading = step.answer.reading
-    pieces: list[Evidence | PathEvidence] = [*step.answer.chunks, *step.answer.paths]
-    return {
-        "marked": {piece.label: Markup(mark_piece(piece, reading)) for piece in pieces},
-        "cells": {chunk.label: chunk.table.cells for chunk in step.answer.chunks if chunk.table},
-        "parts": {reading.answer, *reading.items} - {""},
-    }
+
+@router.get("/answers/{answer_id}")
+async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
+    """Return the page of a stored answer."""
+    stored = await base.read(lambda kb: kb.answers.get(answer_id))
+    result = {"rounds": [], "link": {}, **base.public({**stored.data}), **stored.to_dict()}
+    return render_page(request, base, "ask.html", result=result, start={})
 
 
 @router.get("/units")

@@ -13,12 +13,21 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Body, Depends, File, Form, Header, Query, Request, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
 from ku_rag.errors import BadInput, NotFound, ReadOnly
 from ku_rag.graph.model import Direction
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, body, fields_of, sends, unit_of
+from ku_rag.serve.bodies import (
+    Feedback,
+    QueryBody,
+    SearchBody,
+    UnitChanges,
+    body,
+    fields_of,
+    sends,
+    unit_of,
+)
 from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
@@ -66,6 +75,7 @@ PLAN = {"question", "image", "kind", "where", "strict", "plan"}
 EVIDENCE = {"question", "image", "no_image_matching", "no_visual_evidence", "no_table_mining"}
 PlanFields = Annotated[QueryBody, Depends(fields_of(QueryBody, PLAN))]
 EvidenceFields = Annotated[QueryBody, Depends(fields_of(QueryBody, EVIDENCE))]
+FeedbackFields = Annotated[Feedback, Depends(fields_of(Feedback))]
 QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
 SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
 UnitJson = Annotated[dict[str, Any], Body(examples=[{"name": "Lamp", "texts": ["It is red."]}])]
@@ -281,6 +291,52 @@ async def get_page(
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(data, 200, headers, "image/png")
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+
+@router.get("/answers")
+async def list_answers(base: Base, limit: Limit = 50, offset: Offset = 0) -> Response:
+    """List stored answers and feedback, the newest first, and the offset of the next page."""
+    answers = await base.read(lambda kb: kb.answers.list())
+    following = offset + limit if len(answers) > offset + limit else None
+    return base.respond({"items": answers[offset : offset + limit], "next_offset": following})
+
+
+@router.get("/answers/{answer_id}")
+async def get_answer(base: Base, answer_id: str) -> Response:
+    """Return a stored answer."""
+    stored = await base.read(lambda kb: kb.answers.get(answer_id))
+    return base.respond({**stored.data, **stored.to_dict()})
+
+
+@router.get("/answers/{answer_id}/picture", response_class=Response, **sends("image/jpeg"))
+async def get_picture(base: Base, answer_id: str) -> Response:
+    """Return the picture of a stored answer."""
+    stored = await base.read(lambda kb: kb.answers.get(answer_id))
+    if stored.picture is None:
+        raise NotFound(f"the question of the answer {answer_id} has no picture")
+    return Response(stored.picture, 200, {"Cache-Control": "no-store"}, "image/jpeg")
+
+
+@router.post("/answers/{answer_id}", **body(Feedback), **WRITES)
+async def judge_answer(
+    request: Request, base: Base, answer_id: str, form: FeedbackFields
+) -> Response:
+    """Store feedback on an answer, and return it; a browser is sent to its page."""
+    await base.read(lambda kb: form.apply(kb, answer_id))
+    if "text/html" in request.headers.get("accept", ""):
+        page = "" if form.delete else f"/{answer_id}"
+        return RedirectResponse(base.address(f"/answers{page}"), 303)
+    return Response(None, 204) if form.delete else await get_answer(base, answer_id)
+
+
+@router.delete("/answers/{answer_id}", status_code=204, **WRITES)
+async def delete_answer(base: Base, answer_id: str) -> Response:
+    """Delete a stored answer with its picture and feedback."""
+    await base.read(lambda kb: kb.answers.delete(answer_id))
+    return Response(None, 204)
 
 
 # ---- graph -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
      uploads/     accepted by `ku serve` and not yet ingested; not part of copies
+     answers.sqlite  stored answers and feedback; not part of copies
      ku.commits   the number of the last commit
      ku.copy      in a copy: the states before and after its last update, or that it was made at
      ku.erasing   in a copy: deleted content is still to be erased
@@ -30,6 +31,7 @@ class Layout:
         images: the folder of the pictures.
         indexes: the folder of the caches.
         uploads: the folder of accepted uploads.
+        answers: the file of stored answers.
         settings: the settings file.
         lock: the writer lock's file.
         copied: in a copy, the file with the states that it may have without changes of its own.
@@ -41,6 +43,7 @@ class Layout:
         self.images = root / "images"
         self.indexes = root / "indexes"
         self.uploads = root / "uploads"
+        self.answers = root / "answers.sqlite"
         self.settings = root / "ku.toml"
         self.lock = root / "writer.lock"
         self.copied = root / "ku.copy"

@@ -143,6 +143,7 @@ def units(run: Recorder) -> None:
     run("reindex", "reindex", "--encoder", "embedded")
     run("delete", "delete", "lamp", "river")
     run("compact", "compact")
+    run("feedback, none", "feedback", "feedback.jsonl")
     shutil.rmtree(folder / "Kiwi")
     (folder / "Mango" / "about.txt").write_text("It is sour.", encoding="utf-8")
     run("sync, dry run", "sync", folder, "--dry-run")

@@ -88,20 +88,11 @@ def test_a_picture_is_pasted_or_dropped(page, fruit_base, event):
 def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.goto("/")
     names = []
-    for key in ["Tab"] * 7 + ["Enter", "Tab"]:
+    for key in ["Tab"] * 8 + ["Enter", "Tab"]:
         page.keyboard.press(key)
         names.append(page.evaluate("(one => one.name || one.textContent)(document.activeElement)"))
-    expected = [
-        "Ask",
-        "Units",
-        "Graph",
-        "See them all",
-        "image",
-        "question",
-        "Options",
-        "Options",
-        "plan",
-    ]
+    expected = ["Ask", "Units", "Graph", "Answers", "See them all", "image", "question"]
+    expected += ["Options", "Options", "plan"]
     assert names == expected
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
@@ -109,6 +100,50 @@ def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.get_by_role("heading", name="There is no answer in the knowledge base.").wait_for()
     assert page.get_by_role("heading", name="Rounds").is_visible()
     page.locator("[role=status]", has_text="no answer in the knowledge base").wait_for()
+
+
+def test_an_answer_is_shared_corrected_and_deleted(page, served, fruit_base):
+    page.goto("/")
+    page.get_by_label("Picture").set_input_files(fruit_base / "Mango" / "photo.png")
+    ask(page, "Which country does it come from?")
+    page.wait_for_url(re.compile("/answers/[0-9a-f]{16}$"))
+    page.reload()
+    assert page.get_by_role("heading", name="Peru").is_visible()
+    assert page.locator(".boxed rect:visible").bounding_box()["width"] > 10
+    page.get_by_role("button", name="Right").click()
+    page.get_by_text("Feedback: right.").wait_for()
+    page.get_by_text("Correct this answer").click()
+    page.get_by_label("The right answer").fill("Chile")
+    page.get_by_label("The picture shows the unit").fill("Kiwi")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Feedback: wrong, the right answer is Chile, about Kiwi.").wait_for()
+    page.emulate_media(media="print")
+    assert page.get_by_role("heading", name="Peru").is_visible()
+    for hidden in ("nav", "form", "summary"):
+        assert not page.locator(hidden).first.is_visible()
+    page.emulate_media(media="screen")
+    page.get_by_role("link", name="Answers").click()
+    page.get_by_role("link", name="Which country").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Report as a file").click()
+    assert "Peru" in Path(download.value.path()).read_text("utf-8")
+    page.get_by_role("button", name="Delete this answer").click()
+    page.get_by_text("No answer is stored yet").wait_for()
+    assert served.answers.list() == []
+
+
+def test_an_answer_is_judged_with_the_keyboard_alone(page, served):
+    page.goto("/")
+    ask(page, "Which country does the Mango come from?")
+    page.wait_for_url(re.compile("/answers/"))
+    page.reload()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.value") == "wrong":
+            break
+    page.keyboard.press("Enter")
+    page.get_by_text("Feedback: wrong.").wait_for()
+    assert [stored.verdict for stored in served.answers.list()] == ["wrong"]
 
 
 def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
@@ -203,6 +238,15 @@ def test_a_form_is_enough(browser, address, fruit_base):
         page.get_by_label("Picture").set_input_files(fruit_base / "Mango" / "photo.png")
         ask(page, "Which country does it come from?")
         assert page.get_by_role("heading", name="Peru").is_visible()
+        address = page.url
+        page.get_by_role("button", name="Right").click()
+        page.get_by_text("Feedback: right.").wait_for()
+        assert page.url == address
+        page.get_by_label("Ask more about Mango").fill("How heavy is it?")
+        page.get_by_role("button", name="Ask", exact=True).last.click()
+        page.get_by_role("region", name="Answer").wait_for()
+        page.get_by_role("link", name="Answers").click()
+        assert page.get_by_role("listitem").count() == 2
 
 
 def test_the_first_view_is_usable_soon(page):
@@ -214,11 +258,16 @@ def test_the_first_view_is_usable_soon(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages_are_accessible_and_fit(browser, address, scheme, width, request):
+def test_pages_are_accessible_and_fit(browser, address, served, fruit_base, scheme, width, request):
     """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
     axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
     rules = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
     pictures = request.config.rootpath / "build" / "pages"
+    photo, question = fruit_base / "Mango" / "photo.png", "Which country does it come from?"
+    id = served.answers.add(served.query(photo, question), photo)
+    for verdict, text in [("right", "What is a Mango?"), ("", "How many moons has the Mango?")]:
+        served.answers.judge(served.answers.add(served.query(None, text)), verdict)
+    served.answers.judge(id, "wrong", right_answer="Chile", unit="Kiwi")
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with browser.new_context(base_url=address, bypass_csp=True, **options) as context:
         page = context.new_page()
@@ -228,6 +277,8 @@ def test_pages_are_accessible_and_fit(browser, address, scheme, width, request):
         for name, path in {
             "start": "/",
             "answer": "/?question=Which country does the Mango come from?",
+            "stored": f"/answers/{id}",
+            "answers": "/answers",
             "units": "/units",
             "unit": "/units/Mango",
             "graph": "/graph?name=Mango&to=Papaya",

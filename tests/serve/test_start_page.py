@@ -3,6 +3,7 @@
 import re
 
 from ku_rag import Unit
+from tests.serve.conftest import serving
 from tests.serve.test_pages import ask
 
 
@@ -24,22 +25,24 @@ def test_the_start_page_shows_the_base_and_asks_its_examples(client, served):
         assert "There is no answer" not in answered
 
 
-def test_an_answer_has_an_address_and_a_report(client):
-    page = ask(client, "Which country does the Mango come from?")
-    (address,) = (link for link in links(page) if link.startswith("/?question=Which"))
-    again = client.get(address).text
-    assert re.search("<h2>Peru</h2>", again)
-    (report,) = (link for link in links(page) if link.startswith("/report?"))
-    file = client.get(report)
-    assert file.headers["content-disposition"] == 'attachment; filename="answer.html"'
-    assert "Peru" in file.text
-    assert client.get("/report").status_code == 422
+def test_a_question_has_an_address_and_a_report(served):
+    with serving(served, answers=0) as client:
+        page = ask(client, "Which country does the Mango come from?")
+        (address,) = (link for link in links(page) if link.startswith("/?question=Which"))
+        again = client.get(address).text
+        assert re.search("<h2>Peru</h2>", again)
+        (report,) = (link for link in links(page) if link.startswith("/report?"))
+        file = client.get(report)
+        assert file.headers["content-disposition"] == 'attachment; filename="answer.html"'
+        assert "Peru" in file.text
+        assert client.get("/report").status_code == 422
 
 
-def test_an_uploaded_picture_has_no_address(client, fruit_base):
+def test_an_uploaded_picture_has_no_address_unless_it_is_stored(served, fruit_base):
     photo = next((fruit_base / "Mango").glob("*.png")).read_bytes()
     fields = {"question": (None, "What is this?"), "image": ("a.png", photo, "image/png")}
-    page = client.post("/", files=fields)
+    with serving(served, answers=0) as client:
+        page = client.post("/", files=fields)
     assert "<h2>Mango</h2>" in page.text
     assert "Link to this answer" not in page.text
 

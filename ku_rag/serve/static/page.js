@@ -76,6 +76,8 @@ onSubmit(ask, async (status) => {
     const region = find("[data-box]", answer);
     if (region) showRegion(...JSON.parse(region.dataset.box));
   }
+  const stored = find("#stored", answer);
+  if (stored) history.replaceState(null, "", stored.href); // a reload does not ask again
   return find("h2", answer).textContent;
 });
 
