@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from ku_rag.errors import Corrupt, KuError, Mismatch
+from ku_rag.errors import Corrupt, Mismatch
 from ku_rag.store.connection import Connection, connect, explained, prepare_file, roll_back
 
 
@@ -27,11 +27,6 @@ class SideDatabase:
         self.file, self._schema, self._remedy = file, schema, remedy
         self._read_only, self._turn = read_only, threading.Lock()
         self._connection: Connection | None = None
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a file."""
-        return self.file.exists()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -57,22 +52,10 @@ class SideDatabase:
         Raises:
             Locked: another process reads it.
         """
-        if self.exists:
+        if self.file.exists():
             with self._use() as connection:
                 connection.execute("VACUUM")
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with the file, one sentence each."""
-        if not self.exists:
-            return []
-        self.close()  # pages in the cache of a connection are not read again
-        try:
-            with self._use() as connection:
-                rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
-        except KuError as error:
-            return [str(error)]
-        return [f"{self.file}: {text}" for (text,) in rows if text != "ok"]
 
     def close(self) -> None:
         """Close the connection."""
@@ -93,7 +76,7 @@ class SideDatabase:
             raise Corrupt(f"{self.file} is damaged ({reason}): {self._remedy}") from error
 
     def _open(self) -> Connection:
-        if self._connection is None or not self.exists:  # the folder may be deleted
+        if self._connection is None or not self.file.exists():  # the folder may be deleted
             writes = not self._read_only
             connection = connect(self.file, create=writes, read_only=self._read_only)
             if writes and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
