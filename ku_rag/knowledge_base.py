@@ -29,8 +29,9 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
 from ku_rag.settings import Settings
-from ku_rag.store import compaction, facts, table_rows, unit_records
+from ku_rag.store import compaction, facets, facts, table_rows, unit_records
 from ku_rag.store.database import Database
+from ku_rag.store.facets import Facets
 from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter, Where
 from ku_rag.store.layout import Layout
@@ -500,6 +501,17 @@ class KnowledgeBase:
         """Return the number of units of each kind, the most frequent first."""
         with self._session.read() as database:
             return unit_records.kinds(database.connection)
+
+    def facets(self, *, kind: str | None = None, where: Where = ()) -> Facets:
+        """Return labels with few values, or with numbers, of the units that pass conditions.
+
+        Args:
+            kind: see `list`.
+            where: see `list`.
+        """
+        chosen = UnitFilter.parse(kind, where)
+        with self._session.read() as database:
+            return facets.of_units(database.connection, chosen)
 
     def examples(self, count: int = 4) -> builtins.list[Example]:
         """Return at most `count` example questions about the base."""

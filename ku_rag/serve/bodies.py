@@ -72,10 +72,15 @@ class SearchBody(PictureBody):
 
     text: str = Field("", description="Words to search for.", examples=["red flag"])
     k: int = Field(10, ge=1, le=1000, description="Maximum number of units and of chunks.")
+    least: float = Field(0, ge=0, le=1, description="Lowest score of a unit.")
 
     def find(self, kb: KnowledgeBase) -> SearchResult:
         """Search a base."""
-        return kb.search(image=self.picture(kb), **self.model_dump(exclude={"image"}))
+        result = kb.search(
+            image=self.picture(kb), **self.model_dump(include={"text", "k", "kind", "where"})
+        )
+        units = tuple(unit for unit in result.units if unit.score >= self.least)
+        return replace(result, units=units)
 
 
 class QueryBody(PictureBody):

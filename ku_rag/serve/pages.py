@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Form, Query, Request
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -18,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from ku_rag.errors import BadInput, KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import COOKIE
-from ku_rag.serve.bodies import QueryBody
+from ku_rag.serve.bodies import QueryBody, SearchBody, fields_of
 from ku_rag.serve.problems import describe, without_folders
 from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
@@ -106,6 +107,15 @@ async def _question(
         return None
     fields = {"question": question, "image": image, "unit": unit, "kind": kind}
     return QueryBody.model_validate({name: value for name, value in fields.items() if value})
+
+
+class GalleryBody(SearchBody):
+    """What the gallery shows; "like" is the SHA-256 of a stored picture."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    like: str = Field("", pattern="^([0-9a-f]{64})?$")
+    offset: int = Field(0, ge=0, le=2**40)
 
 
 AddressQuery = Annotated[QueryBody | None, Depends(_question)]
@@ -205,31 +215,55 @@ async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
 async def list_units(
     request: Request,
     base: Base,
-    text: Name = "",
-    kind: Name = "",
-    like: Annotated[str, Query(pattern="^([0-9a-f]{64})?$")] = "",
-    offset: Offset = 0,
+    form: Annotated[GalleryBody, Query()],
 ) -> Response:
     """Return a page of units by id, or of those that a text or a stored picture finds."""
+    ends = request.query_params.multi_items()  # ">=price" and "<=price" are the ends of a range
+    form.where += [f"{name[2:]}{name[:2]}{end}" for name, end in ends if name[1:2] == "=" and end]
+    return await _gallery(request, base, form)
+
+
+@router.post("/units")
+async def find_similar(
+    request: Request, base: Base, form: Annotated[GalleryBody, Depends(fields_of(GalleryBody))]
+) -> Response:
+    """Return the units with pictures like the one that is sent."""
+    return await _gallery(request, base, form)
+
+
+async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Response:
+    form.image = form.image or (f"/v1/images/{form.like}" if form.like else None)
+    form.kind, form.k = form.kind or None, _PAGE
+    is_search = bool(form.text.strip() or form.image)
 
     def find(kb: KnowledgeBase) -> dict[str, Any]:
-        texts: dict[str, str]
-        if text.strip() or like:
-            picture = kb.picture(like) if like else None
-            result = kb.search(text=text, image=picture, k=_PAGE, kind=kind or None)
+        chosen: dict[str, Any] = {"kind": form.kind, "where": form.where}
+        scores, texts = dict[str, float](), dict[str, str]()
+        if is_search:
+            result = form.find(kb)
             texts = {unit.id: unit.why for unit in result.units}
-            for chunk in result.chunks:
+            scores = {unit.id: unit.score for unit in result.units if form.image}
+            for chunk in result.chunks if form.text else ():
                 texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
         else:
-            summaries = kb.list(kind=kind or None, limit=_PAGE + 1, offset=offset)
-            texts = {unit.id: "" for unit in summaries}
-        units = [kb.show(id).to_dict() | {"match": texts[id]} for id in [*texts][:_PAGE]]
-        has_more = len(texts) > _PAGE and not (text or like)
-        return {"units": base.public(units), "has_more": has_more, "kinds": kb.kinds()}
+            listed = kb.list(limit=_PAGE, offset=form.offset, **chosen)
+            texts = {unit.id: "" for unit in listed}
+        units = [
+            kb.show(id).to_dict() | {"match": texts[id], "score": scores.get(id)}
+            for id in [*texts][:_PAGE]
+        ]
+        return {"units": base.public(units), "facets": kb.facets(**chosen), "kinds": kb.kinds()}
 
-    filters: dict[str, Any] = {"text": text, "kind": kind, "like": like, "offset": offset}
-    listed = await base.read(find)
-    return render_page(request, base, "units.html", unit={}, limit=_PAGE, **listed, **filters)
+    values, page = await base.read(find), form.offset // _PAGE + 1
+    last = 1 if is_search else -(-values["facets"].units // _PAGE)
+    near = sorted({1, last, *range(page - 2, page + 3)} & {*range(1, last + 1)})
+    filters = form.model_dump(include={"text", "kind", "where", "like", "least"})
+
+    def narrowed(**changes: object) -> str:
+        return base.address("/units", **filters | changes)
+
+    values |= {"pages": near, "page": page, "size": _PAGE, "narrowed": narrowed, "unit": {}}
+    return render_page(request, base, "units.html", **values, **filters)
 
 
 @router.get("/units/{name:path}")

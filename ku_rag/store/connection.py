@@ -275,4 +275,4 @@ def distinct(rows: NDArray[np.int64]) -> Rows:
 
 def array_of(rows: Sequence[int] | Rows) -> apsw.CArrayBinding:
     """Row numbers as a parameter for `carray(?)`; there must be at least one."""
-    return apsw.carray(np.asarray(rows, np.int64))
+    return apsw.carray(np.ascontiguousarray(rows, np.int64))

@@ -28,7 +28,8 @@ _CONDITION = re.compile(
 )
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)?(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 _AMOUNT = re.compile(r"([-+]?\d[\d.,]*)\s*[^\W\d].*", re.DOTALL)
-_ANY = "any:"
+ANY = "any:"
+"""Before a field in conditions: texts, tables and relations count as well as metadata."""
 _MOST_CONDITIONS = 100
 _SHOWN = 5
 _RARE = 2_000
@@ -256,9 +257,9 @@ def _condition(text: str) -> Condition:
             '"calories<100"; the operators are = != < <= > >= in contains'
         )
     label, sign, value = (part for part in match.groups() if part is not None)
-    of_any_origin = label.lower().startswith(_ANY)
+    of_any_origin = label.lower().startswith(ANY)
     if of_any_origin:
-        label = label[len(_ANY) :].strip()
+        label = label[len(ANY) :].strip()
     ends = tuple(end.strip() for end in value.split("..", 1))
     if sign == "=" and len(ends) > 1 and all(map(_has_quantity, ends)):
         return Condition(label.casefold(), of_any_origin, sign, ends, is_range=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from ku_rag import Unit
 from tests.serve.conftest import application, listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -207,6 +208,96 @@ def test_units_are_searched_and_neighbours_are_links(page, served):
     page.get_by_role("heading", name="Peru").wait_for()
 
 
+@pytest.fixture
+def shop(served, fruit_base):
+    """Sixty tools with colours and prices beside the fruits; one of them looks like the Mango."""
+    photo = fruit_base / "Mango" / "photo.png"
+    served.add_many(
+        Unit(
+            f"Tool {number:02}",
+            id=f"tool-{number:02}",
+            kind="tool",
+            images=[photo] if number == 7 else [],
+            metadata={"colour": ["red", "blue", "green"][number % 3], "price": number},
+        )
+        for number in range(60)
+    )
+    return served
+
+
+@pytest.fixture(params=[(1280, True), (390, True), (1280, False), (390, False)], ids=str)
+def any_page(browser, address, request):
+    """A page at two widths, with and without scripts."""
+    width, has_scripts = request.param
+    viewport = {"width": width, "height": 800}
+    options = {"viewport": viewport, "java_script_enabled": has_scripts}
+    with browser.new_context(base_url=address, **options) as context:
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        yield page
+
+
+def names(page):
+    return [name.strip() for name in page.locator(".gallery li:visible a").all_inner_texts()]
+
+
+def test_units_are_narrowed_down_by_facets(shop, any_page):
+    page = any_page
+    page.goto("/units")
+    page.get_by_role("combobox", name="Kind").select_option("tool")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="green", exact=True).click()
+    assert names(page)[:2] == ["Tool 02", "Tool 05"]
+    page.get_by_label("price from").fill("10")
+    page.get_by_label("price to").fill("20")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="price>=10").wait_for()
+    assert names(page) == ["Tool 11", "Tool 14", "Tool 17", "Tool 20"]
+    page.get_by_role("link", name="colour=green").click()
+    page.get_by_role("link", name="red", exact=True).wait_for()
+    assert len(names(page)) == 11
+    assert "where=price%3E%3D10" in page.url
+
+
+def test_pages_of_units_have_numbers(shop, any_page):
+    page = any_page
+    page.goto("/units?kind=tool")
+    assert len(names(page)) == 48
+    page.get_by_role("link", name="2", exact=True).click()
+    page.get_by_role("link", name="Previous").wait_for()
+    assert names(page)[0] == "Tool 48"
+    page.get_by_role("link", name="1", exact=True).click()
+    page.get_by_role("link", name="Next").wait_for()
+    assert names(page)[0] == "Tool 00"
+
+
+def test_a_picture_finds_similar_units(shop, any_page, fruit_base, request):
+    page, (_, has_scripts) = any_page, request.node.callspec.params["any_page"]
+    page.goto("/units")
+    page.get_by_label("Units like a picture").set_input_files(fruit_base / "Mango" / "photo.png")
+    if not has_scripts:  # with them, the choice is enough
+        page.get_by_role("button", name="Find similar").click()
+    page.locator("[data-score]").first.wait_for()
+    assert {"Mango", "Tool 07"} <= set(names(page))
+
+
+def test_the_threshold_hides_units_and_keys_move_between_them(shop, page):
+    page.goto("/units/Mango")
+    page.get_by_role("link", name="Find similar").first.click()
+    page.locator("[data-score]").first.wait_for()
+    before = len(names(page))
+    page.get_by_label("Lowest score").fill("0.9")
+    left = names(page)
+    assert set(left) == {"Mango", "Tool 07"}
+    assert before >= 2
+    page.keyboard.press("Tab")
+    for key, place in [("j", 0), ("ArrowRight", 1), ("k", 0)]:
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.innerText.trim()") == left[place]
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=left[0]).wait_for()
+
+
 def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
     file = tmp_path / "things.jsonl"
     records = [{"id": f"t{n}", "name": f"Thing {n}", "text": "It is."} for n in range(20)]
@@ -258,7 +349,9 @@ def test_the_first_view_is_usable_soon(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages_are_accessible_and_fit(browser, address, served, fruit_base, scheme, width, request):
+def test_pages_are_accessible_and_fit(
+    browser, address, served, shop, fruit_base, scheme, width, request
+):
     """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
     axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
     rules = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
@@ -280,8 +373,10 @@ def test_pages_are_accessible_and_fit(browser, address, served, fruit_base, sche
             "stored": f"/answers/{id}",
             "answers": "/answers",
             "units": "/units",
+            "similar": f"/units?like={shop.show('Mango').images[0].split('/')[-1][:64]}",
             "unit": "/units/Mango",
             "graph": "/graph?name=Mango&to=Papaya",
+            "narrowed": "/units?kind=tool&where=colour%3Dred&offset=0",
             "problem": "/units/nothing",
         }.items():
             page.goto(path)

@@ -2,7 +2,7 @@
 
 const find = (selector, root = document) => root.querySelector(selector);
 const ask = find("#ask"), picture = find("#picture"), answer = find("#answer");
-const upload = find("#upload"), job = find("#job"), drawing = find(".drawing");
+const similar = find("#similar"), upload = find("#upload"), job = find("#job"), drawing = find(".drawing");
 
 /** Send a request; throw an error with the detail of the problem if it fails. */
 async function send(address, options) {
@@ -54,12 +54,14 @@ function showRegion(left, top, right, bottom) {
 function setPicture(event, { files }) {
   if (!files.length) return; // a text
   event.preventDefault();
-  ask.elements.image.files = files;
-  showPicture();
+  const { image } = (ask ?? similar).elements;
+  image.files = files;
+  image.dispatchEvent(new Event("change"));
 }
 
-if (ask) {
-  ask.elements.image.addEventListener("change", showPicture);
+ask?.elements.image.addEventListener("change", showPicture);
+similar?.elements.image.addEventListener("change", () => similar.submit());
+if (ask ?? similar) {
   addEventListener("paste", (event) => setPicture(event, event.clipboardData));
   addEventListener("dragover", (event) => event.preventDefault());
   addEventListener("drop", (event) => setPicture(event, event.dataTransfer));
@@ -125,6 +127,24 @@ for (const form of document.querySelectorAll("form[data-method]")) {
     location.assign(next.replace("ID", encodeURIComponent(id)));
   });
 }
+
+const cards = [...document.querySelectorAll(".gallery li")];
+
+find("[name=least]")?.addEventListener("input", ({ target }) => {
+  target.nextElementSibling.textContent = target.value;
+  for (const card of cards) card.hidden = Number(card.dataset.score ?? 1) < target.value;
+});
+
+/** Move the focus by so many units; do nothing while a text is entered. */
+function moveFocus(event) {
+  const step = { ArrowRight: 1, j: 1, ArrowLeft: -1, k: -1 }[event.key];
+  if (!step || event.target.matches("input, textarea, select") || event.altKey || event.ctrlKey) return;
+  const links = cards.filter((card) => !card.hidden).map((card) => find("a", card));
+  const next = links.indexOf(document.activeElement) + step;
+  links[Math.max(next, 0)]?.focus();
+}
+
+if (cards.length) addEventListener("keydown", moveFocus);
 
 if (drawing) {
   const middle = find(".marked", drawing) ?? find("svg", drawing);

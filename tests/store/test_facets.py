@@ -1,0 +1,75 @@
+"""Facets: labels by which units are narrowed down."""
+
+from __future__ import annotations
+
+import pytest
+
+from ku_rag import KnowledgeBase, Unit
+
+COLOURS = ("red", "green", "blue", "red")
+
+
+@pytest.fixture
+def kb(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        tools = [
+            Unit(
+                f"Tool {number}",
+                id=f"t{number}",
+                kind="tool",
+                texts=[f"Maker: {'Ann' if number % 2 else 'Bob'}"],
+                metadata={
+                    "Colour": COLOURS[number % 4],
+                    "price": number,
+                    "code": f"x{number}",
+                    "tags": ["new", "old"] if number % 2 else ["old"],
+                }
+                | ({"rare": "yes" if number else "no"} if number < 3 else {}),
+            )
+            for number in range(40)
+        ]
+        kb.add_many([*tools, Unit("Book", id="book", kind="book", metadata={"pages": 300})])
+        yield kb
+
+
+def values(facets):
+    return {facet.field: facet.values for facet in facets.facets if facet.values}
+
+
+def test_labels_with_few_values_are_counted(kb):
+    facets = kb.facets(kind="tool")
+    assert (facets.units, facets.is_estimate) == (40, False)
+    assert values(facets) == {
+        "Colour": (("red", 20), ("blue", 10), ("green", 10)),
+        "any:Maker": (("Ann", 20), ("Bob", 20)),
+        "tags": (("old", 40), ("new", 20)),
+    }
+
+
+def test_numbers_are_ranges(kb):
+    ranges = [(f.field, f.low, f.high) for f in kb.facets().facets if not f.values]
+    assert ranges == [("price", 0, 39)]
+
+
+def test_values_are_conditions(kb):
+    for field, listed in values(kb.facets(kind="tool")).items():
+        for value, count in listed:
+            assert len(kb.list(where=f"{field}={value}")) == count
+    narrowed = kb.facets(where=["colour=red", "price>=30"])
+    assert narrowed.units == 5
+    assert values(narrowed)["any:Maker"] == (("Ann", 3), ("Bob", 2))
+
+
+def test_no_units_have_no_facets(kb):
+    assert kb.facets(kind="nothing").to_dict() == {"units": 0, "facets": [], "is_estimate": False}
+
+
+def test_the_counts_of_many_units_are_estimates(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(
+            Unit(f"Thing {number}", id=f"t{number}", metadata={"size": "SML"[number // 3 % 3]})
+            for number in range(4_500)
+        )
+        facets = kb.facets()
+    assert (facets.units, facets.is_estimate) == (4_500, True)
+    assert facets.facets[0].values == (("L", 1_500), ("M", 1_500), ("S", 1_500))
