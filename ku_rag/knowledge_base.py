@@ -6,6 +6,7 @@ import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
@@ -29,11 +30,12 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
 from ku_rag.settings import Settings
-from ku_rag.store import compaction, facets, facts, table_rows, unit_records
+from ku_rag.store import compaction, facets, facts, history, table_rows, unit_records
 from ku_rag.store.database import Database
 from ku_rag.store.facets import Facets
 from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter, Where
+from ku_rag.store.history import UnitChange
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
 from ku_rag.store.stored_answers import StoredAnswers
@@ -47,6 +49,7 @@ from ku_rag.types import (
     IndexSync,
     IngestReport,
     Progress,
+    Relation,
     SearchResult,
     Stats,
     Table,
@@ -891,8 +894,13 @@ class KnowledgeBase:
         images: Sequence[str | Path] | None = None,
         texts: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        relations: Sequence[Relation] | None = None,
+        by: str = "",
     ) -> Added:
         """Replace the given fields of a unit; None leaves a field as it is.
+
+        Tables stay, and kinds of targets of relations are ignored. `by` names in the history who
+        makes the change.
 
         Raises:
             NotFound: there is no such unit.
@@ -910,9 +918,61 @@ class KnowledgeBase:
             "texts": None if texts is None else arguments.texts(texts, "texts"),
             "metadata": None if metadata is None else arguments.json_object(metadata, "metadata"),
         }
+        unit_id, by = arguments.text(unit_id, "the id"), arguments.text(by, "by")
+        with self._session.write() as writer, writer.writer.change() as connection:
+            before = history.fields_of(connection, self._layout, unit_id)
+            added = changes.update(writer, self._session.database, unit_id, **fields)
+            if relations is not None:
+                self._replace_relations(unit_id, relations)
+            after = history.fields_of(connection, self._layout, unit_id)
+            changed = {key: (before[key], after[key]) for key in after if before[key] != after[key]}
+            history.add(connection, unit_id, changed, by=by, most=self.settings.history)
+            return added
+
+    def _replace_relations(self, unit_id: str, relations: Sequence[Relation]) -> None:
+        def stored() -> set[Relation]:
+            return {
+                replace(relation, target_kind=None) for relation in self.show(unit_id).relations
+            }
+
+        removed = {(each.relation, each.target) for each in stored() - set(relations)}
+        for word, target in removed:
+            self.graph.delete(relation=(unit_id, word, target))
+        left = stored()
+        for new in relations:
+            if new not in left:
+                notes = {"information": new.information, "condition": new.condition}
+                self.graph.add_relation(unit_id, new.relation, new.target, **notes)
+
+    def history(self, unit_id: str) -> builtins.list[UnitChange]:
+        """Return the changes of a unit by `update` and `undo`, the last first.
+
+        So many are kept as the setting `history` says, until `compact` deletes them.
+
+        Raises:
+            NotFound: there is no such unit.
+        """
         unit_id = arguments.text(unit_id, "the id")
-        with self._session.write() as writer:
-            return changes.update(writer, self._session.database, unit_id, **fields)
+        with self._session.read() as database:
+            row = unit_records.known_row(database.connection, unit_id)
+            return history.of_unit(database.connection, row)
+
+    def undo(self, unit_id: str, number: int | None = None, *, by: str = "") -> Added:
+        """Set the fields of a change of a unit to their values before it, which is a change, too.
+
+        Args:
+            unit_id: id of the unit.
+            number: of the change, see `history`; None for the last.
+            by: see `update`.
+
+        Raises:
+            NotFound: there is no such unit, or its history has no such change.
+        """
+        with self.transaction():
+            for change in self.history(unit_id):
+                if number in (None, change.number):
+                    return self.update(unit_id, **change.before(self._layout), by=by)
+        raise NotFound(f"the history of {unit_id!r} has no such change: `ku compact` deletes it")
 
     def delete(self, ids: str | Iterable[str]) -> Deleted:
         """Delete units by id, or single sources by uri, with all contents that no other source has.

@@ -89,6 +89,7 @@ class Settings:
             with, and for a new base English. It cannot be changed later: the keyword index holds
             its stems.
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
+        history: changes by hand that are kept of each unit for undo, 0 to 1,000.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
         units: what a text or document is: "file" a unit, "heading" a unit for each heading, "auto"
@@ -152,6 +153,7 @@ class Settings:
     max_tokens: int = _number(0, 0, 1_000_000)
     language: str = _one_of("", *Stemmer.algorithms())
     images: str = _one_of("copy", "link")
+    history: int = _number(20, 0, 1_000)
     lock_wait_s: float = _number(10.0, 0, 86_400)
     max_memory: int = _number(1024, 64, 1_000_000)
     units: str = _one_of("auto", "file", "heading")

@@ -214,7 +214,8 @@ def update(
     """Replace the given fields of a unit; the others stay."""
     fields["texts"] = (*texts, *text_files)
     with open_base() as base:
-        print_added(base.update(unit_id, **{key: value or None for key, value in fields.items()}))
+        stated = {key: value for key, value in fields.items() if value}
+        print_added(base.update(unit_id, **stated))
 
 
 @click.command()

@@ -23,6 +23,7 @@ from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.ingest.seen_sources import SeenSources, is_document, uris_below
 from ku_rag.settings import Settings
+from ku_rag.store import table_rows
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
@@ -155,15 +156,16 @@ def update(
         BadInput: The new name is empty, or a picture cannot be read.
     """
     connection = database.connection
-    known_row(connection, unit_id)
+    row = known_row(connection, unit_id)
     if name is not None:
         arguments.name(name, "the name")
     uri = f"update:{unit_id}"
     stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
     before = Declaration.from_json(stored[0]) if stored else Declaration(replaces=True)
-    record = pipeline.encode(
-        Record(None, (Source(uri, tuple(texts or ()), tuple(images or ())),)), "update"
-    )
+    tables = () if texts is None else tuple(table_rows.of_unit(connection, row))
+    kept = table_rows.without_rows(texts or (), tables)
+    content = Source(uri, kept, tuple(images or ()), tables)
+    record = pipeline.encode(Record(None, (content,)), "update")
     (source,) = record.sources
     source.declared = replace(
         before,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shutil
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 40_000_000
 """Maximum number of pixels of a picture in a request."""
+_MAX_PART = 32 << 20
 MAX_PICTURES = 100
 """Maximum number of pictures of a unit in a request."""
 
@@ -159,8 +161,8 @@ class UnitChanges(BaseModel):
     relations: list[Relation] | None = None
     metadata: dict[str, Any] | None = None
 
-    def apply(self, base: ServedBase, unit_id: str) -> Added:
-        """Replace the given fields of a unit.
+    def apply(self, base: ServedBase, unit_id: str, by: str) -> Added:
+        """Replace the given fields of a unit; `by` is the name of the key.
 
         Raises:
             NotFound: there is no such unit.
@@ -171,17 +173,7 @@ class UnitChanges(BaseModel):
         fields = self.model_dump(exclude={"images", "relations"})
         with picture_files(base, self.images or []) as files:
             images = None if self.images is None else files
-            done = base.kb.update(unit_id, images=images, **fields)
-        if self.relations is not None:
-            stated = set(base.kb.show(unit_id).relations) - set(self.relations)
-            for word, target in {(relation.relation, relation.target) for relation in stated}:
-                base.kb.graph.delete(relation=(unit_id, word, target))
-            left = base.kb.show(unit_id).relations
-            for relation in self.relations:
-                if relation not in left:
-                    notes = {"information": relation.information, "condition": relation.condition}
-                    base.kb.graph.add_relation(unit_id, relation.relation, relation.target, **notes)
-        return done
+            return base.kb.update(unit_id, images=images, relations=self.relations, by=by, **fields)
 
 
 # ---- bodies ------------------------------------------------------------------------------------
@@ -330,3 +322,38 @@ def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) ->
             images=tuple(files),
             tables=source.tables,
         )
+
+
+async def unit_form(request: Request) -> dict[str, Any]:
+    """Return the form of a unit: its fields as in a record, and the other inputs as texts.
+
+    Raises:
+        BadInput: the metadata is no JSON, or a line states no relation.
+    """
+    async with request.form(max_files=MAX_PICTURES, max_part_size=_MAX_PART) as form:
+        fields: dict[str, Any] = {name: str(value).strip() for name, value in form.items()}
+        texts = (str(text).replace("\r\n", "\n") for text in form.getlist("texts"))
+        images = []
+        for image in form.getlist("images"):
+            if isinstance(image, UploadFile) and (data := await image.read()):
+                images.append(f"data:;base64,{base64.b64encode(data).decode()}")
+            elif isinstance(image, str) and image:
+                images.append(image)
+    try:
+        metadata = json.loads(fields.get("metadata") or "{}")
+    except ValueError as error:
+        raise BadInput(f"the metadata is not JSON ({error}): expected {{…}}") from error
+    relations = []
+    for line in filter(str.strip, fields.get("relations", "").splitlines()):
+        names = ("relation", "target", "information", "condition")
+        named = zip(names, line.split(" | "), strict=False)
+        relations.append({name: part.strip() for name, part in named if part.strip()})
+        if not relations[-1].keys() >= {"relation", "target"}:
+            raise BadInput(f"{line!r} is no relation: expected a line such as `borders | France`")
+    return fields | {
+        "aliases": list(filter(str.strip, fields.get("aliases", "").splitlines())),
+        "texts": list(filter(str.strip, texts)),
+        "images": images,
+        "relations": relations,
+        "metadata": metadata,
+    }

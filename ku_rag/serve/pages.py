@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +19,14 @@ from starlette.staticfiles import StaticFiles
 
 from ku_rag.errors import BadInput, KuError
 from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve import routes
 from ku_rag.serve.access import COOKIE
-from ku_rag.serve.bodies import QueryBody, SearchBody, fields_of
+from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, fields_of, unit_form
 from ku_rag.serve.problems import describe, without_folders
-from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
+from ku_rag.serve.routes import WRITES, Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.store.stored_answers import answer_data
+from ku_rag.store.table_rows import without_rows
 from ku_rag.types import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -63,9 +66,22 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
     return steps
 
 
+def pieces(value: object) -> list[str]:
+    """Return the parts of a field of a unit, by which two values are compared."""
+    if isinstance(value, list):
+        return [
+            item if isinstance(item, str) else " ".join(filter(None, item.values()))
+            for item in value
+        ]
+    if isinstance(value, dict):
+        return [f"{key}: {json.dumps(item, ensure_ascii=False)}" for key, item in value.items()]
+    return [str(value)]
+
+
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.globals |= {"split_path": split_path, "mark": mark, "no_answer": NO_ANSWER}
+_templates.globals |= {"split_path": split_path, "mark": mark, "pieces": pieces}
+_templates.globals["no_answer"] = NO_ANSWER
 
 
 def _render(request: Request, base: ServedBase, template: str, **values: object) -> str:
@@ -107,6 +123,9 @@ async def _question(
         return None
     fields = {"question": question, "image": image, "unit": unit, "kind": kind}
     return QueryBody.model_validate({name: value for name, value in fields.items() if value})
+
+
+UnitForm = Annotated[dict[str, Any], Depends(unit_form)]
 
 
 class GalleryBody(SearchBody):
@@ -268,9 +287,16 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
 
 @router.get("/units/{name:path}")
 async def show_unit(
-    request: Request, base: Base, name: str, hops: Annotated[int, Query(ge=1, le=2)] = 1
+    request: Request,
+    base: Base,
+    name: str,
+    hops: Annotated[int, Query(ge=1, le=2)] = 1,
+    changed: bool = False,
 ) -> Response:
-    """Return the page of a unit, or of an entity without one, with its graph neighbourhood."""
+    """Return the page of a unit, or of an entity without one, with its graph neighbourhood.
+
+    `changed` shows its last change.
+    """
 
     def link(entity: Entity) -> str:
         return base.address(f"/units/{entity.unit or f'{entity.name} ({entity.kind})'}")
@@ -279,11 +305,48 @@ async def show_unit(
         entity = kb.graph.show(name).to_dict()
         unit = base.unit(entity["id"]) if entity["id"] else {}
         drawing = Markup(kb.graph.drawing(name, hops=hops, link=link))
-        facts = [fact for fact in kb.facts(unit["id"]) if fact.chunk] if unit else []
         values = {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawing": drawing}
-        return values | {"facts": facts[:_MOST_FACTS]}
+        if not unit:
+            return values
+        texts = {
+            base.public(source.uri, "uri"): without_rows(source.texts, kb.tables(unit["id"]))
+            for source in kb.show(unit["id"]).sources
+        }
+        return values | {"texts": texts, "history": kb.history(unit["id"])}
 
-    return render_page(request, base, "unit.html", hops=hops, **await base.read(show))
+    values = await base.read(show)
+    values |= {"most": _MOST_FACTS, "hops": hops, "changed": changed}
+    return render_page(request, base, "unit.html", **values)
+
+
+@router.post("/units/{unit_id:path}", **WRITES)
+async def change_unit(request: Request, base: Base, unit_id: str, form: UnitForm) -> Response:
+    """Do what a form of the page of a unit says, then show the unit; without an id, add one."""
+    by = request.state.key.name
+
+    def edit(_: KnowledgeBase) -> object:
+        unit = base.unit(unit_id)
+        unit["texts"] = [text.replace("\r\n", "\n") for text in unit["texts"]]
+        names = form.keys() & UnitChanges.model_fields.keys()
+        fields = {name: form[name] for name in names if form[name] != unit[name]}
+        return UnitChanges.model_validate(fields).apply(base, unit_id, by)
+
+    if not unit_id:
+        record = {key: form[key] for key in UnitChanges.model_fields if form.get(key)}
+        added = await routes.add_unit(base, record)
+        return RedirectResponse(added.headers["Location"].replace("/v1", "", 1), 303)
+    actions: dict[str, Callable[[KnowledgeBase], object]] = {
+        "edit": edit,
+        "undo": lambda kb: kb.undo(unit_id, int(form.get("number", 0)), by=by),
+        "delete": lambda kb: kb.delete(unit_id),
+    }
+    operation = form.get("operation", "")
+    if operation not in actions or not form.get("number", "0").isdecimal():
+        raise BadInput("this is no form of a unit: open its page again")
+    await routes.change_unit(base, unit_id, form.get("tag", ""), actions[operation])
+    path = "/units" if operation == "delete" else f"/units/{unit_id}"
+    changed = operation in ("edit", "undo")
+    return RedirectResponse(base.address(path, changed=changed), 303)
 
 
 @router.get("/graph")

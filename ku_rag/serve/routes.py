@@ -189,24 +189,25 @@ async def put_unit(base: Base, unit_id: str, unit: UnitJson, if_match: IfMatch =
         with unit_of(base, unit, unit_id) as described:
             return kb.add_many([described], replace=True)
 
-    return await _change(base, unit_id, if_match, put, may_be_new=True)
+    return await change_unit(base, unit_id, if_match, put, may_be_new=True)
 
 
 @router.patch("/units/{unit_id:path}", **WRITES)
 async def update_unit(
-    base: Base, unit_id: str, changes: UnitChanges, if_match: IfMatch = ""
+    request: Request, base: Base, unit_id: str, changes: UnitChanges, if_match: IfMatch = ""
 ) -> Response:
     """Replace the given fields of a unit."""
-    return await _change(base, unit_id, if_match, lambda _: changes.apply(base, unit_id))
+    by = request.state.key.name
+    return await change_unit(base, unit_id, if_match, lambda _: changes.apply(base, unit_id, by))
 
 
 @router.delete("/units/{unit_id:path}", **WRITES)
 async def delete_unit(base: Base, unit_id: str, if_match: IfMatch = "") -> Response:
     """Delete a unit with all contents that no other source provides."""
-    return await _change(base, unit_id, if_match, lambda kb: kb.delete(unit_id))
+    return await change_unit(base, unit_id, if_match, lambda kb: kb.delete(unit_id))
 
 
-async def _change(
+async def change_unit(
     base: ServedBase,
     unit_id: str,
     expected: str,

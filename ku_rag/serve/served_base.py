@@ -22,6 +22,7 @@ from ku_rag.errors import Closed, KuError, Locked, Refused
 from ku_rag.graph.model import VIDEOS
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.problems import describe, encode_json, without_folders
+from ku_rag.store import table_rows
 from ku_rag.store.layout import Layout
 
 T = TypeVar("T")
@@ -171,8 +172,7 @@ class ServedBase:
         unit: Any = self.kb.show(unit_id)
         if not self.sends_fields:
             tables = self.kb.tables(unit.id)
-            rows = {table.row_text(n) for table in tables for n in range(len(table.rows))}
-            texts = [text for text in unit.texts if text not in rows]
+            texts = table_rows.without_rows(unit.texts, tables)
             unit = unit.to_dict() | {"texts": texts, "tables": tables}
         data: dict[str, Any] = self.public(unit)
         return data

@@ -28,7 +28,7 @@ def refuse_copy(database: Database, layout: Layout) -> None:
 
 
 def compact(database: Database, layout: Layout) -> None:
-    """Merge the keyword index, forget old changes, rewrite the file without holes, sweep pictures.
+    """Merge the keyword index, forget changes and history, close holes, sweep pictures.
 
     The caller holds the writer lock and has written the caches before: they cover all changes
     that are forgotten here.
@@ -41,7 +41,7 @@ def compact(database: Database, layout: Layout) -> None:
     with database.change():
         connection.execute("INSERT INTO words (words) VALUES ('optimize')")
         database.set_meta("changes_pruned", last_row(connection, "changes"))
-        connection.execute("DELETE FROM changes")
+        connection.execute("DELETE FROM changes; DELETE FROM history")
     with database.change():  # the change before has counted them
         connection.execute("DELETE FROM meta WHERE key = 'lost'")
     with explained(database.path):

@@ -227,6 +227,17 @@ STEPS: tuple[str, ...] = (
         PRIMARY KEY (source, document)
     ) WITHOUT ROWID;
     """,
+    """
+    -- Changes of units by hand, for undo; see `store.history`.
+    CREATE TABLE history (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        unit INTEGER NOT NULL REFERENCES units(row) ON DELETE CASCADE,
+        at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ')),
+        by TEXT NOT NULL,                     -- who made it, as stated
+        fields TEXT NOT NULL                  -- JSON: field -> [before, after]
+    );
+    CREATE INDEX history_unit ON history(unit);
+    """,
 )
 
 SCHEMA = FIRST + len(STEPS) - 1

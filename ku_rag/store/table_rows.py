@@ -134,6 +134,12 @@ def of_unit(connection: Connection, unit: int) -> list[Table]:
     return result
 
 
+def without_rows(texts: Sequence[str], tables: Sequence[Table]) -> tuple[str, ...]:
+    """Return the texts of a unit that are not rows of its tables."""
+    rows = {table.row_text(number) for table in tables for number in range(len(table.rows))}
+    return tuple(text for text in texts if text not in rows)
+
+
 def tables(rows: Iterable[tuple[int, str, str]]) -> list[Table]:
     """Return the tables of rows in order: place and name of the table, and cells in JSON.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Relation, Serializable
+from ku_rag.types import INTERNAL, Relation, Serializable
 
 Summary = TypeVar("Summary")
 
@@ -54,10 +54,11 @@ class UnitSummary(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class StoredSource(Serializable):
-    """A source by its uri, and how it came: "ingest", "add", "join" or "update"."""
+    """A source by its uri, how it came ("ingest", "add", "join" or "update"), and its texts."""
 
     uri: str
     origin: str
+    texts: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +184,12 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
     """
     row = find_row(connection, unit_id)
     sources = connection.execute(
-        "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
-    )
+        "SELECT uri, origin, row FROM sources WHERE unit = ? ORDER BY row", (row,)
+    ).fetchall()
+    stored = [
+        StoredSource(uri, origin, tuple(documents(connection, source).values()))
+        for uri, origin, source in sources
+    ]
     images = connection.execute(
         "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
         "WHERE l.unit = ? ORDER BY i.row",
@@ -200,9 +205,9 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         row,
         UnitRecord,
         images=tuple(str(layout.image(file)) for (file,) in images),
-        texts=tuple(texts_of(connection, row)),
+        texts=tuple(text for source in stored for text in source.texts),
         relations=tuple(Relation(*fields) for fields in _relations(connection, row)),
-        sources=tuple(StoredSource(*fields) for fields in sources),
+        sources=tuple(stored),
         named_in=tuple(Mention(*fields) for fields in mentions),
         facts=tuple(facts.of_unit(connection, row)),
         words=_words(connection, row),

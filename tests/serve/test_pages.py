@@ -149,3 +149,31 @@ def test_addresses_name_the_base(served, fruit_base):
     assert 'href="/units?kb=b%20c"' in page
     assert re.search(r'<a href="/"\s*>a</a>', page)
     assert '"/static/page.js"' in page
+
+
+def test_a_form_that_cannot_be_read_changes_nothing(client, served):
+    form = {"operation": "edit", "name": "Mango", "kind": "", "texts": "It is sour."}
+    for wrong, message in [
+        ({"relations": "grows in Peru"}, "is no relation"),
+        ({"metadata": "{"}, "the metadata is not JSON"),
+        ({"tag": '"old"'}, "was changed meanwhile"),
+        ({"operation": "undo", "number": "7"}, "has no such change"),
+        ({"operation": "undo", "number": "x"}, "is no form of a unit"),
+        ({"operation": "x"}, "is no form of a unit"),
+    ]:
+        page = client.post("/units/Mango", data={**form, **wrong}, headers=BROWSER)
+        assert page.is_client_error
+        assert message in page.text
+    assert "It is sweet." in served.show("Mango").texts[0]
+
+
+def test_a_read_only_key_sees_changes_and_cannot_undo(guarded, served):
+    served.update("Mango", kind="fruit")
+    headers = {"Authorization": "Bearer reader", **BROWSER}
+    page = guarded.get("/units/Mango?changed=1", headers=headers).text
+    assert "<ins>fruit</ins>" in page
+    assert "<form" not in page
+    undo = {"operation": "undo", "number": "1"}
+    assert guarded.post("/units/Mango", data=undo, headers=headers).status_code == 403
+    assert served.show("Mango").kind == "fruit"
+    assert guarded.post("/units", data={"text": "sweet"}, headers=headers).status_code == 200

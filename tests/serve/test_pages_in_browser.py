@@ -157,11 +157,14 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_role("heading", name="Blue lamp/1 ü%").wait_for()
     assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
-    page.get_by_text("Edit").click()
+    page.get_by_text("Edit or delete").click()
     page.get_by_label("Kind").fill("lamp")
     page.get_by_label("Text 2").fill("It is heavy.")
     page.get_by_role("button", name="Save").click()
     page.locator("p.text", has_text="It is heavy.").wait_for()
+    change = page.get_by_role("region", name="Change of kind, texts").first
+    assert change.locator("del").all_inner_texts() == ["entity"]
+    assert change.locator("ins").all_inner_texts() == ["lamp", "It is heavy."]
     assert page.locator("p.text").count() == 2
     assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
     page.get_by_text("Edit or delete").click()
@@ -173,7 +176,7 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
     page.get_by_text("Hall (dimly) (at night)").wait_for()
     assert page.locator("main > figure > a > img").count() == 1
     page.get_by_text("Edit or delete").click()
-    assert page.get_by_label("Relations").input_value().splitlines() == [
+    assert page.get_by_role("textbox", name="Relations").input_value().splitlines() == [
         "stands on | Floor", "lights | Hall | dimly | at night",
     ]  # fmt: skip
     questions = []
@@ -189,7 +192,7 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
 def test_a_unit_that_was_changed_meanwhile_is_kept(page, served):
     page.goto("/units/Mango")
     served.update("Mango", kind="fruit")
-    page.get_by_text("Edit").click()
+    page.get_by_text("Edit or delete").click()
     page.get_by_label("Kind").fill("tree")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("was changed meanwhile").wait_for()
@@ -298,6 +301,27 @@ def test_the_threshold_hides_units_and_keys_move_between_them(shop, page):
     page.get_by_role("heading", name=left[0]).wait_for()
 
 
+def test_a_change_is_shown_and_undone(any_page, served):
+    page = any_page
+    page.goto("/units/Mango")
+    page.get_by_text("Edit or delete").click()
+    page.get_by_label("Name", exact=True).fill("Mango fruit")
+    page.get_by_label("Text 1").fill("It is sour.")
+    page.get_by_label("Relations").fill("grows in | Peru")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", name="Mango fruit").wait_for()
+    assert served.show("Mango").texts == ("It is sour.",)
+    change = page.get_by_role("region", name="Change of name").first
+    assert change.locator("del").first.inner_text() == "Mango"
+    change.get_by_role("button", name="Undo").click()
+    page.get_by_role("heading", name="Mango", exact=False).wait_for()
+    page.locator("p.text", has_text="It is sweet.").wait_for()
+    unit = served.show("Mango")
+    assert (unit.name, unit.relations) == ("Mango", ())
+    page.get_by_text("History").click()
+    assert page.locator("#history .change").count() == 2
+
+
 def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
     file = tmp_path / "things.jsonl"
     records = [{"id": f"t{n}", "name": f"Thing {n}", "text": "It is."} for n in range(20)]
@@ -354,6 +378,7 @@ def test_pages_are_accessible_and_fit(
 ):
     """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
     axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
+    shop.update("tool-01", name="Tool one", texts=["It is sharp."], metadata={"colour": "red"})
     rules = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
     pictures = request.config.rootpath / "build" / "pages"
     photo, question = fruit_base / "Mango" / "photo.png", "Which country does it come from?"
@@ -376,6 +401,7 @@ def test_pages_are_accessible_and_fit(
             "similar": f"/units?like={shop.show('Mango').images[0].split('/')[-1][:64]}",
             "unit": "/units/Mango",
             "graph": "/graph?name=Mango&to=Papaya",
+            "changed": "/units/tool-01?changed=1",
             "narrowed": "/units?kind=tool&where=colour%3Dred&offset=0",
             "problem": "/units/nothing",
         }.items():

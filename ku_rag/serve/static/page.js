@@ -83,48 +83,11 @@ onSubmit(ask, async (status) => {
   return find("h2", answer).textContent;
 });
 
-const dataUri = (file) => new Promise((resolve) => {
-  const reader = new FileReader();
-  reader.onload = () => resolve(reader.result);
-  reader.readAsDataURL(file);
-});
-
-/** Return the address of a stored picture, or the data URI of a file. */
-const pictureUri = (picture) => picture instanceof File ? dataUri(picture) : picture;
-
-/** Return the relation that a line states. */
-function readRelation(line) {
-  const [relation, target, information, condition] = line.split(" | ").map((part) => part.trim());
-  return { relation, target, information: information || null, condition: condition || null };
-}
-
-/** Return the fields of a unit that a form changes. */
-async function changesOf(form) {
-  const data = new FormData(form), isGiven = (text) => text.trim();
-  const pictures = data.getAll("images").filter(({ size }) => size !== 0); // no file was chosen
-  const fields = {
-    name: data.get("name"),
-    kind: data.get("kind"),
-    aliases: data.get("aliases").split("\n").filter(isGiven),
-    texts: data.getAll("texts").filter(isGiven),
-    images: await Promise.all(pictures.map(pictureUri)),
-    relations: data.get("relations").split("\n").filter(isGiven).map(readRelation),
-    metadata: JSON.parse(data.get("metadata")),
-  };
-  const isChanged = (one) =>
-    one.value !== one.defaultValue || one.checked !== one.defaultChecked;
-  const changed = [...form.elements].filter((one) => one.name && isChanged(one));
-  return Object.fromEntries(changed.map(({ name }) => [name, fields[name]]));
-}
-
-for (const form of document.querySelectorAll("form[data-method]")) {
-  const { method, to, tag = "", next = location.href } = form.dataset;
+for (const form of document.querySelectorAll("form.unit")) {
   onSubmit(form, async () => {
-    if (method === "DELETE" && !confirm("Delete this unit and its contents?")) return;
-    const headers = { "Content-Type": "application/json", "If-Match": tag };
-    const body = method === "DELETE" ? undefined : JSON.stringify(await changesOf(form));
-    const { id } = await (await send(to, { method, headers, body })).json();
-    location.assign(next.replace("ID", encodeURIComponent(id)));
+    if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
+    const body = new FormData(form), headers = { Accept: "application/json" };
+    location.assign((await send(form.action, { method: "POST", headers, body })).url);
   });
 }
 
