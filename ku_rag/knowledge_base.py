@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -973,6 +973,34 @@ class KnowledgeBase:
                 if number in (None, change.number):
                     return self.update(unit_id, **change.before(self._layout), by=by)
         raise NotFound(f"the history of {unit_id!r} has no such change: `ku compact` deletes it")
+
+    def merge(self, unit_id: str, other: str, *, dry_run: bool = False) -> UnitRecord:
+        """Merge two units: all sources of `other` join `unit_id`, and `other` is deleted.
+
+        Its names become aliases, and its history is deleted. Relations and links to it lead to the
+        merged unit. Ingesting the same files again keeps the merge.
+
+        Args:
+            unit_id: id, or a name that no other unit has, of the unit that stays.
+            other: likewise, of the other one.
+            dry_run: only return what the merged unit would be.
+
+        Raises:
+            NotFound: there is no such unit.
+            BadInput: both are the same unit, or several units have a name.
+        """
+        from ku_rag.ingest.changes import RollBack
+        from ku_rag.ingest.merging import merge_units
+
+        merged, second = self.show(unit_id), self.show(other)
+        if merged.id == second.id:
+            raise BadInput(f"{unit_id!r} and {other!r} are the same unit: name two units")
+        with suppress(RollBack), self.transaction():
+            merge_units(self._database.connection, merged.id, second.id)
+            merged = self.show(merged.id)
+            if dry_run:
+                raise RollBack
+        return merged
 
     def delete(self, ids: str | Iterable[str]) -> Deleted:
         """Delete units by id, or single sources by uri, with all contents that no other source has.

@@ -47,7 +47,7 @@ _LEFT_BEHIND = (
 )
 
 
-class _RollBack(Exception):
+class RollBack(Exception):
     """Ends a dry run: everything since its start is rolled back."""
 
 
@@ -253,14 +253,14 @@ def sync(
             "changed; pass --yes to delete them, or --dry-run to see what would happen"
         )
     report = IngestReport()
-    with suppress(_RollBack), pipeline.writer.change() if dry_run else nullcontext():
+    with suppress(RollBack), pipeline.writer.change() if dry_run else nullcontext():
         if there:
             with closing(read(folder, Parsing.of(settings, progress))) as items:
                 report = pipeline.run(items, progress=progress, write_files=not dry_run)
         moved = [row for row, uri in gone.items() if uri not in lost]
         _delete_missing(pipeline, list(gone), moved, report)
         if dry_run:
-            raise _RollBack
+            raise RollBack
     report.seconds = time.monotonic() - started
     return report
 

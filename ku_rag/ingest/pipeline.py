@@ -308,7 +308,7 @@ class Pipeline:
         stored = {
             uri: fields
             for uri, *fields in connection.execute(
-                "SELECT s.uri, u.id, s.hash, s.declared, s.chunks FROM json_each(?) w "
+                "SELECT s.uri, u.id, s.hash, s.declared, s.chunks, s.origin FROM json_each(?) w "
                 "CROSS JOIN sources s ON s.uri = w.value LEFT JOIN units u ON u.row = s.unit",
                 (as_json(source.uri for record in records for source in record.sources),),
             )
@@ -316,7 +316,12 @@ class Pipeline:
         changed, unchanged = [], 0
         for record in records:
             sources, record.sources = record.sources, []
+            joined = {stored[s.uri][0] for s in sources if stored.get(s.uri, [""])[-1] == "join"}
+            is_merged = bool(joined) and unit_row(connection, record.unit or "") is None
+            if is_merged:  # its unit was merged into another one
+                (record.unit, *_) = joined
             for source in sources:
+                source.origin = "join" if is_merged else source.origin
                 if source.replaces_others or not _is_stored(source, record.unit, stored):
                     record.sources.append(source)
                 elif repair and source.pictures:
@@ -394,11 +399,11 @@ def _is_stored(
 ) -> bool:
     """Return whether a source of a unit is stored as it is; note in it which parts of it are.
 
-    `stored` are unit, hash, declaration and number of chunks of stored sources, by uri.
+    `stored` are unit, hash, declaration, number of chunks and origin of stored sources, by uri.
     """
     if source.uri not in stored:
         return False
-    owner, digest, declared, chunks = stored[source.uri]
+    owner, digest, declared, chunks, _ = stored[source.uri]
     if owner != unit:
         return False
     # Chunks that are given may be others although the texts are the same: those of an update.

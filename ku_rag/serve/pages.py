@@ -291,11 +291,12 @@ async def show_unit(
     base: Base,
     name: str,
     hops: Annotated[int, Query(ge=1, le=2)] = 1,
+    other: Name = "",
     changed: bool = False,
 ) -> Response:
     """Return the page of a unit, or of an entity without one, with its graph neighbourhood.
 
-    `changed` shows its last change.
+    `other` is another unit, by id or name, that it may be merged with.
     """
 
     def link(entity: Entity) -> str:
@@ -315,7 +316,10 @@ async def show_unit(
         return values | {"texts": texts, "history": kb.history(unit["id"])}
 
     values = await base.read(show)
-    values |= {"most": _MOST_FACTS, "hops": hops, "changed": changed}
+    if other and values["unit"] and request.state.may_write:
+        id = values["unit"]["id"]
+        values["merged"] = await base.change(lambda kb: kb.merge(id, other, dry_run=True))
+    values |= {"most": _MOST_FACTS, "hops": hops, "other": other, "changed": changed}
     return render_page(request, base, "unit.html", **values)
 
 
@@ -338,6 +342,7 @@ async def change_unit(request: Request, base: Base, unit_id: str, form: UnitForm
     actions: dict[str, Callable[[KnowledgeBase], object]] = {
         "edit": edit,
         "undo": lambda kb: kb.undo(unit_id, int(form.get("number", 0)), by=by),
+        "merge": lambda kb: kb.merge(unit_id, form.get("other", "")),
         "delete": lambda kb: kb.delete(unit_id),
     }
     operation = form.get("operation", "")

@@ -157,6 +157,19 @@ def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None
     )
 
 
+def merge_entities(connection: Connection, unit: int, other: int) -> None:
+    """Let the relations from and to a unit, `other`, start and end at another one."""
+    entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (other,)).fetchone()
+    if entity:
+        ends = _unit_entities(connection, {unit})[unit], entity[0]
+        connection.execute("UPDATE relations SET head = ? WHERE head = ?", ends)
+        # "renamed": targets still have the id or the name of the other unit.
+        connection.execute(
+            "UPDATE relations SET tail = ?, renamed = ? WHERE tail = ?", (ends[0], unit, ends[1])
+        )
+        connection.execute("DELETE FROM entities WHERE row = ?", entity)
+
+
 def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]:
     """Delete the relations of sources; return their rows."""
     gone = _drop(connection, "source IN (SELECT value FROM json_each(?))", as_json(sources))

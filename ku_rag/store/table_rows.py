@@ -69,14 +69,36 @@ def link_named(connection: Connection, unit: int, key: str) -> None:
         for cell in named:
             cell[2] = id
         if named:
-            connection.execute(
-                "UPDATE table_rows SET cells = ? WHERE source = ? AND document = ?",
-                (as_json(row), source, document),
-            )
-            connection.execute(
-                "INSERT OR IGNORE INTO cell_links VALUES (?, ?, ?)", (source, document, id)
-            )
-            facts.replace_row(connection, source, document)
+            _link_row(connection, source, document, row, id)
+
+
+def replace_links(connection: Connection, target: str, new: str) -> None:
+    """Let the cells that link to a unit link to another one, by their ids. Inside a change."""
+    for source, document, cells in connection.execute(
+        "SELECT t.source, t.document, t.cells FROM cell_links l JOIN table_rows t "
+        "ON t.source = l.source AND t.document = l.document WHERE l.target = ?",
+        (target,),
+    ).fetchall():
+        row = [(*cell, new if link == target else link) for *cell, link in json.loads(cells)]
+        _link_row(connection, source, document, row, new)
+    connection.execute("DELETE FROM cell_links WHERE target = ?", (target,))
+
+
+def _link_row(
+    connection: Connection, source: int, document: int, row: Sequence[object], unit_id: str
+) -> None:
+    """Store the changed cells of a row, which now link to a unit."""
+    place = source, document
+    connection.execute(
+        "UPDATE table_rows SET cells = ? WHERE source = ? AND document = ?", (as_json(row), *place)
+    )
+    connection.execute("INSERT OR IGNORE INTO cell_links VALUES (?, ?, ?)", (*place, unit_id))
+    connection.execute(
+        "INSERT OR IGNORE INTO unit_chunks (unit, chunk, owned) SELECT u.row, c.row, 0 "
+        "FROM units u, chunks c WHERE u.id = ? AND c.source = ? AND c.document = ?",
+        (unit_id, *place),
+    )
+    facts.replace_row(connection, source, document)
 
 
 def drop(connection: Connection, source: int) -> None:

@@ -322,6 +322,21 @@ def test_a_change_is_shown_and_undone(any_page, served):
     assert page.locator("#history .change").count() == 2
 
 
+def test_two_units_are_merged(any_page, served):
+    served.add(Unit("Mangifera", id="m2", texts=["It is a tree."]))
+    page = any_page
+    page.goto("/units/Mango")
+    page.get_by_text("Merge with another unit").click()
+    page.get_by_label("is the same as").fill("Mangifera")
+    page.get_by_role("button", name="Show both").click()
+    merge = page.get_by_role("region", name="Merge")
+    assert "Mangifera" in merge.inner_text()
+    assert {unit.id for unit in served.list()} >= {"Mango", "m2"}
+    merge.get_by_role("button", name="Merge").click()
+    page.locator("p.text", has_text="It is a tree.").wait_for()
+    assert served.show("Mangifera").id == "Mango"
+
+
 def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
     file = tmp_path / "things.jsonl"
     records = [{"id": f"t{n}", "name": f"Thing {n}", "text": "It is."} for n in range(20)]
@@ -401,7 +416,7 @@ def test_pages_are_accessible_and_fit(
             "similar": f"/units?like={shop.show('Mango').images[0].split('/')[-1][:64]}",
             "unit": "/units/Mango",
             "graph": "/graph?name=Mango&to=Papaya",
-            "changed": "/units/tool-01?changed=1",
+            "changed": "/units/tool-01?changed=1&other=Mango",
             "narrowed": "/units?kind=tool&where=colour%3Dred&offset=0",
             "problem": "/units/nothing",
         }.items():

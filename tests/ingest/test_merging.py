@@ -1,0 +1,99 @@
+"""Merging of two units that are the same thing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ku_rag import BadInput, KnowledgeBase, NotFound, Unit
+from ku_rag.types import Cell, Table
+from tests.conftest import picture
+
+
+@pytest.fixture
+def kb(tmp_path):
+    things = [
+        {
+            "id": "a", "name": "Eiffel Tower", "kind": "tower", "texts": ["It is 330 m high."],
+            "metadata": {"city": "Paris"},
+            "relations": [{"relation": "stands in", "target": "Paris"}],
+        },
+        {
+            "id": "b", "name": "Tour Eiffel", "texts": ["Colour: brown."],
+            "metadata": {"city": "Lyon", "built": 1889},
+            "relations": [{"relation": "near", "target": "Seine"}],
+        },
+        {"id": "c", "name": "Guide", "texts": ["The Tour Eiffel is crowded."],
+         "relations": [{"relation": "describes", "target": "b"}]},
+    ]  # fmt: skip
+    file = tmp_path / "things.jsonl"
+    file.write_text("\n".join(map(json.dumps, things)))
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(file)
+        kb.add(Unit("Tour Eiffel", images=[picture(tmp_path / "b.png", 2)]))
+        links = Table(["Place"], [[Cell("the tower", "b")]])
+        kb.add(Unit("Tickets", id="d", tables=[links]))
+        kb.update("b", aliases=["Iron Lady"])
+        yield kb
+
+
+def test_the_merged_unit_has_the_contents_of_both(kb):
+    kb.merge("Eiffel Tower", "Tour Eiffel")
+    unit = kb.show("a")
+    assert (unit.name, unit.kind) == ("Eiffel Tower", "tower")
+    assert set(unit.aliases) == {"Tour Eiffel", "Iron Lady"}
+    assert unit.metadata == {"city": "Paris", "built": 1889}
+    assert set(unit.texts) == {"It is 330 m high.", "Colour: brown."}
+    assert {(r.relation, r.target) for r in unit.relations} == {
+        ("stands in", "Paris"),
+        ("near", "Seine"),
+    }
+    assert len(unit.images) == 1
+    mentions = [mention.text for mention in unit.named_in]
+    assert mentions == ["The Tour Eiffel is crowded.", "Place: the tower"]
+    facts = {(fact.label, fact.value, fact.origin) for fact in kb.facts("a")}
+    assert {("Colour", "brown.", "text"), ("describes", "Guide", "inverse relation")} <= facts
+    assert kb.tables("d")[0].rows == ((Cell("the tower", "a"),),)
+    assert [unit.id for unit in kb.list()] == ["a", "c", "d"]
+    assert kb.verify().problems == ()
+    assert kb.show("Iron Lady").id == "a"
+
+
+def test_a_dry_run_returns_the_merged_unit_and_changes_nothing(kb):
+    before, commits = [unit.to_dict() for unit in kb.list()], kb.commits
+    preview = kb.merge("a", "b", dry_run=True)
+    assert [unit.to_dict() for unit in kb.list()] == before
+    assert kb.commits == commits
+    assert kb.merge("a", "b") == preview
+
+
+def test_ingesting_the_same_and_changed_files_keeps_the_merge(kb, tmp_path):
+    kb.merge("a", "b")
+    merged = kb.show("a")
+    assert kb.ingest(tmp_path / "things.jsonl").units_added == 0
+    assert kb.show("a") == merged
+    file = tmp_path / "things.jsonl"
+    file.write_text(file.read_text().replace("brown", "grey"))
+    kb.ingest(file)
+    assert set(kb.show("a").texts) == {"It is 330 m high.", "Colour: grey."}
+    assert kb.show("a").name == "Eiffel Tower"
+    assert len(kb.list()) == 3
+    assert kb.verify().problems == ()
+
+
+def test_deleting_the_source_that_joined_takes_its_contents_away(kb):
+    kb.merge("a", "b")
+    joined = [source.uri for source in kb.show("a").sources if source.origin == "join"]
+    assert len(joined) == 3
+    kb.delete(joined)
+    assert kb.show("a").aliases == ()
+    assert kb.show("a").texts == ("It is 330 m high.",)
+    assert kb.verify().problems == ()
+
+
+def test_a_unit_is_not_merged_with_itself_or_with_nothing(kb):
+    with pytest.raises(BadInput, match="are the same unit"):
+        kb.merge("a", "Eiffel Tower")
+    with pytest.raises(NotFound, match="there is no unit 'x'"):
+        kb.merge("a", "x")
