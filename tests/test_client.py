@@ -21,7 +21,7 @@ ONLY_LOCAL = {
     "extract", "import_", "mllm", "open", "path", "prompts", "reindex", "remove_extracted",
     "salvage", "segmenter", "snapshot", "sync", "sync_index", "transaction", "tune",
     "tune_confidence", "tune_texts", "upgrade", "upload_root", "verify", "watch",
-    "evaluate", "compare", "query_batch",
+    "evaluate", "compare", "query_batch", "answers", "facets", "history", "merge", "undo",
 }  # fmt: skip
 """Methods and properties that a server does not offer."""
 ONLY_LOCAL_GRAPH = {
