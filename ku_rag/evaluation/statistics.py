@@ -14,17 +14,15 @@ def _samples() -> dict[str, Any]:
     return {"n_resamples": 1999, "batch": 100, "random_state": np.random.default_rng(0)}
 
 
-def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a mean. Equal values give equal intervals.
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the mean of two values or more, at 95 %.
 
-    Args:
-        values: At least two.
-        level: Share of the resampled means inside it, between 0 and 1.
+    Equal values give equal intervals.
 
     Raises:
         MissingExtra: scipy is not installed.
     """
-    options = {"confidence_level": level, "method": "percentile"} | _samples()
+    options = {"confidence_level": 0.95, "method": "percentile"} | _samples()
     result = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
@@ -32,12 +30,9 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> tuple[fl
 def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the p-value of a two-sided paired permutation test that two means are equal.
 
-    Exact for up to ten questions with different scores; else from 1,999 random permutations, with
-    a least p-value of .001. Equal scores give equal values.
-
-    Args:
-        first: Scores of one method.
-        second: Scores of another method for the same questions, in the same order.
+    The scores are of the same questions, in the same order. Exact for up to ten questions with
+    different scores; else from 1,999 random permutations, with a least p-value of .001. Equal
+    scores give equal values.
 
     Raises:
         ValueError: The lengths differ.
@@ -58,13 +53,8 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error (Guo et al. 2017, eq. 5).
 
-    The mean, over questions in bins of equal width, of the distance between the mean confidence
-    and the mean score of the bin.
-
-    Args:
-        confidences: At least one, each 0 to 1.
-        scores: Of the same questions, 0 to 1.
-        bins: Number of bins, at least 1.
+    The mean, over questions in bins of equal width, of the distance between the mean confidence and
+    the mean score of the bin. Both are 0 to 1, of the same questions, at least one.
     """
     confidence, scored = np.asarray(confidences, float), np.asarray(scores, float)
     places = np.minimum((confidence * bins).astype(int), bins - 1)
