@@ -67,12 +67,9 @@ def tune_confidence(
 ) -> ConfidenceTuning:
     """Match labelled pictures, fit the confidence to them, and keep it; the caller may write.
 
-    Args:
-        base: the base.
-        records: "file:line" and {"image": path, "units": [ids], "question"?: text}, or the error of
-            a line. The units are those that the picture shows; none for a thing that the base does
-            not have.
-        folder: resolved; paths that are not absolute begin there.
+    A record is "file:line" and {"image": path, "units": [ids], "question"?: text}, or the error of
+    a line. The units are those that the picture shows; none for a thing that the base does not
+    have. Paths that are not absolute begin in the resolved folder.
 
     Raises:
         NotFound: the base has no unit of an id.
@@ -151,12 +148,8 @@ def fit_odds(
     """Return the slope and the intercept that make log odds of evidence.
 
     They are the maximum of the posterior of a logistic regression, found by Newton's method with
-    bounded steps.
-
-    Args:
-        evidence: float64[n], log odds of the default model up to the intercept.
-        right: bool[n], whether each match is right.
-        prior: the mean of the intercept's normal prior; that of the slope's is 1.
+    bounded steps. `evidence` is float64[n], log odds of the default model up to the intercept, and
+    `right` bool[n]. The normal priors have the means 1 and `prior`.
     """
     inputs = np.stack([evidence + prior, np.ones(len(evidence))])
     weights = mean = np.array([1.0, 0.0])
@@ -174,12 +167,10 @@ def fit_odds(
 def choose_threshold(
     probabilities: NDArray[np.float64], right: NDArray[np.bool_], *, cost: float = _WRONG_COST
 ) -> float:
-    """Return the confidence from which on a match is sure, 0 to 1, at the least cost.
+    """Return the confidence, 0 to 1, from which on a match is sure, at the least cost.
 
-    Args:
-        probabilities: float64[n], the confidence of each match.
-        right: bool[n], whether it is right.
-        cost: of a wrong match that is sure, where a right match that is not sure costs 1.
+    A wrong match that is sure costs `cost`, a right one that is not sure costs 1. `probabilities`
+    is float64[n], `right` bool[n].
     """
     steps = np.unique(probabilities)
     # Between two matches; of thresholds of equal cost the highest.

@@ -51,11 +51,9 @@ class Material:
     """The input of an answer.
 
     Args:
-        question: the question.
         picture: the whole picture, RGB; None for a question without a picture.
         region: the selected region of the picture, if any.
         crop: the region cut out of the original picture; None where it is the whole picture.
-        units: the matched units.
         evidence: chunks that the answer can cite.
         paths: graph paths that the answer can cite; those that do not bear on the question are not
             sent.
@@ -193,12 +191,9 @@ class Chain:
     ) -> Answered:
         """Answer in one turn from data alone, by a prompt of another method.
 
-        Args:
-            material: the question, and its picture; the rest of it is not sent.
-            name: of the prompt, with the placeholders $question and $data.
-            data: what is sent, an object a line.
-            keys: schemas of keys of the reply beside "reason" and "answer", such as "items".
-            pictures: shown after that of the question.
+        The question and its picture are sent; then `data`, an object a line, and the pictures. The
+        prompt `name` has the placeholders $question and $data. `keys` are schemas of keys of the
+        reply beside "reason" and "answer", such as "items".
         """
         words = self.prompts[name].fill(question=material.question, data=fenced(data))
         more = (Picture(picture) for picture in pictures if self.sees_pictures)

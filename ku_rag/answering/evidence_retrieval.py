@@ -28,17 +28,10 @@ _MOST_ROWS = 60
 def evidence(
     base: Retrieval, question: str, matched: Matched, k: int, pool: int = 0
 ) -> tuple[list[Evidence], list[Evidence]]:
-    """The chunks that bear on a question, those of the matched units before others.
+    """Return the k chunks that bear on a question most, those of matched units first, and the rest.
 
-    Args:
-        base: what is asked.
-        question: its text.
-        matched: the matched units.
-        k: how many are used.
-        pool: how many a reranker scores; at least as many are returned if they are found.
-
-    Returns:
-        The k best, and those that follow: for the pool, and where the base has tables.
+    At least `pool` are found, if there are so many, which a reranker scores; more where the base
+    has tables.
     """
     rows = _MOST_ROWS if table_rows.are_stored(base.database.connection) else 0
     most = max(k, rows, pool)
@@ -66,14 +59,8 @@ def own_evidence(
 ) -> list[Evidence]:
     """Further chunks: table rows, lines that answer, and chunks of sections and units asked about.
 
-    Args:
-        base: what is asked.
-        question: its text.
-        matched: the matched units.
-        evidence: evidence, which is left out.
-        rows: rows of tables that were found; they come first.
-        lines: row of the chunk, start and end of lines that answer.
-        first_label: number of the first chunk's label.
+    What is in `evidence` is left out. The rows of tables come first. `lines` that answer are row of
+    the chunk, start and end. Labels begin with the number `first_label`.
     """
     units = [unit.row for unit in matched.units if unit.id in matched.about]
     listed = [piece.chunk for piece in (*evidence, *rows)]

@@ -56,12 +56,7 @@ def cards(
     evidence: Sequence[Evidence],
     pictures: Mapping[str, Image.Image],
 ) -> list[Card]:
-    """Put evidence onto the cards of the units that it belongs to, each piece once.
-
-    Args:
-        units: best first.
-        evidence: what was found, best first.
-        pictures: by unit id.
+    """Put evidence, best first, onto the cards of the units that it belongs to, each piece once.
 
     Returns:
         The cards in the order of the units, those without evidence left out. Then cards without a
@@ -88,12 +83,8 @@ def compose(cards: Sequence[Card], *, page_height: int = PAGE_HEIGHT) -> list[Im
     where it fits on one; a longer one flows on, under its name and picture again. No text is lost:
     a character that no font has shows as its code point.
 
-    Args:
-        cards: in reading order.
-        page_height: pixels that a page may be high, at least 600.
-
-    Returns:
-        RGB pages, as high as what they hold; none for no cards.
+    The pages are RGB, as high as what they hold, and at most `page_height` px, which is at least
+    600.
     """
     pages: list[list[_Block]] = [[]]
     page = page_height - 2 * MARGIN
@@ -132,20 +123,10 @@ class _Line:
 def wrap(
     text: str, size: int, column: float, *, bold: bool = False, indent: float = 0
 ) -> list[str]:
-    """Break one paragraph into lines no wider than `column` pixels.
+    """Break one paragraph into lines no wider than `column` pixels, the first `indent` narrower.
 
-    Lines break where Unicode allows it (UAX 14), and inside a word only when the word alone is
-    wider than the column.
-
-    Args:
-        text: one paragraph; runs of white space count as one space.
-        size: pixels to the em.
-        column: pixels.
-        bold: set in bold strokes.
-        indent: pixels that the first line leaves free.
-
-    Returns:
-        The lines, which joined hold every visible character of `text`.
+    White space counts as one space. Lines break where Unicode allows it (UAX 14), and inside a word
+    only when the word alone is wider than the column. Joined, they hold every visible character.
     """
     lines: list[str] = []
     line, used, room = "", 0.0, column - indent

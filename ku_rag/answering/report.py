@@ -54,15 +54,7 @@ class Section:
 
 
 def render(sections: Sequence[Section], title: str = "ku-rag: how this was answered") -> str:
-    """Write answers as one HTML page, several with a table of contents.
-
-    Args:
-        sections: the answers in reading order.
-        title: the page's title.
-
-    Returns:
-        The page, to be written as UTF-8.
-    """
+    """Write answers as one HTML page, to be encoded as UTF-8; several with a table of contents."""
     bodies = [_section(section, f"q{n}") for n, section in enumerate(sections, start=1)]
     if len(sections) > 1:
         bodies.insert(0, _contents(sections))
@@ -70,12 +62,7 @@ def render(sections: Sequence[Section], title: str = "ku-rag: how this was answe
 
 
 def page(title: str, body: str) -> str:
-    """Return an HTML page in the style of the reports.
-
-    Args:
-        title: the page's title, a plain text.
-        body: HTML.
-    """
+    """Return an HTML page in the style of the reports; the title is a plain text, the body HTML."""
     folder = files("ku_rag.answering")
     template = Template(folder.joinpath("report.html").read_text(encoding="utf-8"))
     style = folder.joinpath("report.css").read_text(encoding="utf-8").strip()
