@@ -11,12 +11,9 @@ _MAX_WORD = 1000
 
 
 class BytePairs:
-    """Turns texts into token ids, without the ids of start and end.
+    """Turns texts into token ids of open_clip's `SimpleTokenizer`, without start and end.
 
     A special token in a text, such as "<end_of_text>", is left out.
-
-    Args:
-        tokenizer: open_clip's `SimpleTokenizer`.
     """
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 - a class of open_clip

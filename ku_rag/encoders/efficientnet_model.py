@@ -80,11 +80,9 @@ def load_model(name: str) -> bytes:
 
 
 class _Graph:
-    """The nodes of a network, in order.
+    """The nodes of a network, in order; weights have the names of the published model.
 
-    Args:
-        weights: By name, as in the published model.
-        side: Width and height of the input, px.
+    The input is `side` px wide and high.
     """
 
     def __init__(self, weights: _Arrays, side: int) -> None:

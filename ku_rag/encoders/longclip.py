@@ -27,8 +27,6 @@ class LongClipEncoder(ClipEncoder):
 
     Args:
         argument: path of a checkpoint, or a known name such as "longclip-B".
-        device: "auto", "cpu", "cuda" or "mps".
-        batch_size: items in a batch; 0 chooses by device.
 
     Raises:
         NotFound: the weights are not on this machine; nothing is downloaded.
@@ -55,11 +53,7 @@ class LongClipEncoder(ClipEncoder):
 def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP
     """Create an open_clip CLIP with the weights of an official checkpoint, in float32 on the CPU.
 
-    The sizes of the model are derived from its tensors.
-
-    Args:
-        tensors: of the checkpoint.
-        path: of the checkpoint, for messages.
+    The sizes of the model are derived from its tensors. The path is for messages.
 
     Raises:
         BadInput: the tensors are not those of a Long-CLIP.

@@ -20,10 +20,7 @@ def offline_and_silent(needs: str) -> Iterator[None]:
 
     The switches of the Hugging Face libraries, of logging and of warnings belong to the process, so
     one thread loads at a time, and they are restored. A null handler prevents `logging.info` from
-    configuring the root logger.
-
-    Args:
-        needs: the extra of the libraries.
+    configuring the root logger. `needs` is the extra of the libraries.
     """
     constants = extra(needs, "huggingface_hub.constants")
     root = logging.getLogger()

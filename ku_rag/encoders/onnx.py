@@ -97,10 +97,9 @@ def pixels(
 
 
 class OnnxEncoder:
-    """Encodes with exported networks; without a text tower, texts need a second encoder.
+    """Encodes with the exported networks of a folder with encoder.json.
 
-    Args:
-        argument: path of a folder with encoder.json.
+    Without a text tower, texts need a second encoder.
 
     Raises:
         NotFound: a file is missing.

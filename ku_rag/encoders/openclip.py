@@ -32,8 +32,6 @@ class OpenClipEncoder(ClipEncoder):
     Args:
         argument: "MODEL/PRETRAINED" such as "ViT-B-32/laion2b_s34b_b79k", "MODEL/PATH" of a file
             of weights, or the path of a folder with an open_clip_config.json.
-        device: "auto", "cpu", "cuda" or "mps".
-        batch_size: items in a batch; 0 chooses by device.
 
     Raises:
         NotFound: there is no such model, or its weights are not on this machine; nothing is

@@ -15,12 +15,7 @@ from ku_rag.types import Box
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One encoder for texts and another for pictures; their vectors are not comparable.
-
-    Args:
-        text: encodes texts.
-        image: encodes pictures.
-    """
+    """One encoder for texts and another for pictures; their vectors are not comparable."""
 
     cross_modal: ClassVar[bool] = False
 

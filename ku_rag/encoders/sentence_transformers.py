@@ -33,8 +33,6 @@ class SentenceEncoder:
 
     Args:
         argument: path of a saved model, or a name whose files are in the Hugging Face cache.
-        device: "auto", "cpu", "cuda" or "mps".
-        batch_size: texts in a batch; 0 chooses by device.
 
     Raises:
         NotFound: the model is not on this machine; nothing is downloaded.
@@ -115,11 +113,9 @@ def find_model(argument: str) -> Path:
 
 
 def model_files(folder: Path, *, lists_modules: bool = True) -> list[Path]:
-    """Return the files that determine what a model computes, after a check for code.
+    """Return the files that determine what the model in a folder computes; refuse code.
 
-    Args:
-        folder: of the model.
-        lists_modules: whether modules.json must be there.
+    Without `lists_modules` modules.json may be missing.
 
     Raises:
         BadInput: files are missing, or would run code.
@@ -153,11 +149,9 @@ def model_files(folder: Path, *, lists_modules: bool = True) -> list[Path]:
 
 
 def load_model(folder: Path, kind: str) -> Any:  # noqa: ANN401 - of the class named `kind`
-    """Load a model without network access, and without code of its own.
+    """Load a model of a class of sentence-transformers, offline and without code of its own.
 
-    Args:
-        folder: checked by `model_files`.
-        kind: a class of sentence-transformers.
+    `model_files` has checked the folder.
 
     Raises:
         BadInput: it cannot be loaded.

@@ -25,12 +25,7 @@ IMAGE_COSTS = {"cpu": 8, "cuda": 256, "mps": 32}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The device and precision of a model.
-
-    Args:
-        device: a torch device.
-        dtype: the torch dtype of its weights.
-    """
+    """The torch device of a model, and the torch dtype of its weights."""
 
     device: Any
     dtype: Any
@@ -94,16 +89,10 @@ class Batches:
         encode: Callable[[Sequence[Item]], Vectors],
         dim: int,
     ) -> Vectors:
-        """Encode items in batches of similar cost, equal items once.
+        """Encode hashable items in batches of similar cost, equal items once.
 
-        Args:
-            items: hashable; equal items get the same vector.
-            cost: cost of an item, at least 1.
-            encode: returns float32[n, dim] for a batch.
-            dim: length of a vector.
-
-        Returns:
-            float32[len(items), dim], in the order of the items.
+        An item costs at least 1, and `encode` returns float32[n, dim] for a batch. The vectors,
+        float32[len(items), dim], are in the order of the items.
 
         Raises:
             BadInput: a single item does not fit into memory.

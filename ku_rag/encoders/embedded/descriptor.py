@@ -74,14 +74,9 @@ def describe_images(images: Sequence[Image]) -> Vectors:
 
 
 def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
-    """Describe parts of one RGB picture in one pass over its integral image.
+    """Describe parts of one RGB picture in one pass over its integral image, float32[n, 512].
 
-    Args:
-        image: RGB, any size.
-        boxes: pixels of `image`; each is clipped to the picture and is at least one pixel.
-
-    Returns:
-        float32[len(boxes), 512], rows of length 1.
+    Boxes are clipped to the picture, to one pixel at least. The rows have length 1.
     """
     if not boxes:
         return np.zeros((0, DIM), np.float32)

@@ -121,12 +121,8 @@ def rescore(
 ) -> list[RegionMatch]:
     """Add the confirmed edges to the scores of the best matches, and sort again.
 
-    Args:
-        image: RGB, upright.
-        matches: the best first.
-        picture: the stored picture of a row, RGB.
-        objects: cosines of what a network sees in a stored picture and in this one, by row; other
-            stored pictures count like the one with the lowest cosine.
+    `objects` has cosines of what a network sees in a stored picture and in this one, by row; other
+    stored pictures count like the one with the lowest cosine.
 
     Returns:
         All matches, the best first, and those of `objects`; the first twelve of `matches` were
@@ -169,8 +165,7 @@ def rescore(
 def confirmed_edges(found: Registration) -> float:
     """How many edges of the stored picture, as long as it is wide, are seen where they should be.
 
-    Returns:
-        The sum of confirmed edge strengths over both directions, per column of points.
+    This is the sum of confirmed edge strengths over both directions, per column of points.
     """
     confirmed = 0.0
     seen, expected = (c.reshape(HIGH, WIDE, 3) for c in (found.colours, found.expected))
@@ -188,14 +183,7 @@ def confirmed_edges(found: Registration) -> float:
 def register(
     pyramid: Pyramid, picture: Image, boxes: Boxes, random: np.random.Generator
 ) -> Registration:
-    """Find where a stored picture agrees best, from the best of some boxes on.
-
-    Args:
-        pyramid: the picture that is searched.
-        picture: the stored picture, RGB.
-        boxes: int64[n, 4], where the search may begin.
-        random: decides what is tried.
-    """
+    """Find where a stored RGB picture agrees best, from the best of some boxes, int64[n, 4], on."""
     small = picture.resize((WIDE, HIGH), Resampling.BOX)
     wanted = np.asarray(small, np.float32).reshape(-1, 3) / np.float32(255)
     sides = boxes[:, 2:] - boxes[:, :2]

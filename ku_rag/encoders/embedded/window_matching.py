@@ -85,14 +85,8 @@ def match_windows(
 ) -> list[RegionMatch]:
     """Match stored pictures with an RGB picture, the best first, each at its best window.
 
-    Args:
-        image: RGB, upright.
-        encoder: the one that made the stored vectors.
-        windows: of the picture; the whole picture is always added.
-        search: finds stored pictures for vectors.
-        owners: the units of stored pictures; pictures of one unit do not compete.
-        k: the most matches returned.
-        lowest_cosine: pairs with a lower cosine are left out.
+    The encoder made the stored vectors. The whole picture is added to the windows. Pictures of one
+    unit, by `owners`, do not compete. Pairs with a lower cosine than `lowest_cosine` are left out.
     """
     regions = [Region((0, 0, *image.size), "whole"), *windows]
     boxes = np.array([region.box for region in regions], np.int64)

@@ -100,14 +100,9 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
 
 
 def contrast(image: Image, boxes: Ints) -> Floats:
-    """Return how much the border of each box differs from what surrounds it, 0 to 1.
+    """Return how much the border of each box of an RGB picture differs from its surround.
 
-    Args:
-        image: RGB.
-        boxes: int64[n, 4], pixels of `image`.
-
-    Returns:
-        float32[n].
+    Boxes are int64[n, 4], the result float32[n], 0 to 1.
     """
     scale = min(1.0, _WORK_SIDE / max(image.size))
     work = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
