@@ -15,12 +15,9 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class CaptionSimilarity(Serializable):
-    """How many captions of a model say the same as those of people.
+    """How many captions of a model say the same as those of people, by the judge.
 
-    Args:
-        model: that wrote the captions.
-        entities: with a caption of both.
-        similar: those of which the judge says that both are alike.
+    The entities are those with a caption of both.
     """
 
     model: str
@@ -36,8 +33,7 @@ class CaptionSimilarity(Serializable):
 def judge_captions(kb: KnowledgeBase) -> list[CaptionSimilarity]:
     """Compare the captions in a graph, those of each model with those of people.
 
-    Args:
-        kb: has captions of both; its judge is the model of `mllm_judge`, or else that of `mllm`.
+    The judge is the model of `mllm_judge`, or else that of `mllm`.
 
     Raises:
         NotFound: there is no judge.

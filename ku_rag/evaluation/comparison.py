@@ -18,11 +18,9 @@ class Difference(Serializable):
     """The difference of two runs in a measure, over the questions that both have a score for.
 
     Args:
-        measure: Its name.
         first: Mean of the first run.
         second: Mean of the second run.
         p: P-value of a paired permutation test.
-        questions: Number of questions.
         better: Questions where the second run is better: its score is higher, or for some measures
             lower.
         worse: Questions where it is worse.
@@ -38,11 +36,7 @@ class Difference(Serializable):
 
 
 def compare_runs(first: Path, second: Path) -> list[Difference]:
-    """Compare two runs by all measures that both have, over the questions that both have.
-
-    Args:
-        first: Folder of a run.
-        second: Folder of another run.
+    """Compare the runs in two folders by all measures and questions that both have.
 
     Raises:
         BadInput: A folder holds no run, or they share no question.

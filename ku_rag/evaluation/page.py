@@ -23,13 +23,7 @@ _NOT_SHOWN = ("questions", "measures")
 
 
 def render(evaluation: Evaluation) -> str:
-    """Write a run as one HTML page without scripts and addresses.
-
-    Args:
-        evaluation: The run with its records.
-
-    Returns:
-        The page, to be written as UTF-8.
+    """Write a run with its records as one HTML page without scripts and addresses.
 
     Raises:
         MissingExtra: jinja2 is not installed.

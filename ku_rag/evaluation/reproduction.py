@@ -18,14 +18,9 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow(Serializable):
-    """A row of a published table beside a run.
+    """A row of a published table beside the run in the folder of its name.
 
-    Args:
-        name: of the row; that of the folder of the run.
-        published: the figure in the paper.
-        measured: that of the run.
-        interval: of `measured`, 95 %; None for too few questions.
-        questions: that have a score.
+    The 95 % interval of the measured figure is None for too few questions.
     """
 
     name: str
@@ -48,10 +43,7 @@ class PublishedTable(Serializable):
     rows: Sequence[tuple[str, str, float]]
 
     def arguments(self, data: Path) -> list[str]:
-        """Return the arguments of `ku eval` that name the dataset.
-
-        Args:
-            data: the folder with the authors' files.
+        """Return the arguments of `ku eval` that name the dataset in the authors' folder.
 
         Raises:
             NotFound: one of them is not there.

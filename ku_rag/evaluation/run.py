@@ -122,14 +122,9 @@ def ask_all(
     earlier: Mapping[str, Record],
     progress: Progress | None,
 ) -> list[Record]:
-    """Return a record for each question, and append those that are new to a file.
+    """Return a record for each question, and append new ones to a file of JSON lines, if any.
 
-    Args:
-        questions: The questions.
-        ask: Makes the record of a question.
-        file: JSON lines; None writes nothing.
-        earlier: Records by id of questions that are not asked again.
-        progress: Called after each question.
+    Questions with an earlier record, by id, are not asked again.
 
     Raises:
         ModelFailed: The model failed to answer several questions in a row, or its budget is spent.
@@ -194,11 +189,7 @@ def scored(
 ) -> Record:
     """Return the record of a question; one that failed is scored as no answer.
 
-    Args:
-        question: The question.
-        ask: Answers it.
-        measures: Score the answer.
-        judge: The model that judges for them; its replies are counted and dropped.
+    The replies of the judge are counted and dropped.
     """
     answer, seconds, failure = attempt(ask)
     predicted = prediction(answer) if answer else Prediction()

@@ -40,13 +40,9 @@ class DatasetFormat:
     records: Callable[[Path], Iterator[RawRecord]] = read_records
 
     def question(self, data: Raw, number: int, folder: Path, *, ids: bool) -> EvaluationQuestion:
-        """Return the question of a record; see `read_question`.
+        """Return the question of a record by its number in the file, from 1; see `read_question`.
 
-        Args:
-            data: The record.
-            number: Its number in the file, from 1.
-            folder: The folder of pictures.
-            ids: Whether pictures that are named by ids are in that folder.
+        `ids` says whether pictures that are named by ids are in the folder of pictures.
 
         Raises:
             BadInput: The record is not in the format.

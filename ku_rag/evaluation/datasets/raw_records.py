@@ -43,9 +43,8 @@ def read_records(path: Path) -> Iterator[RawRecord]:
 def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
     """Yield the objects of a JSON document: of a list, or of an object by id.
 
-    Args:
-        path: The document; one that ends in .gz is decompressed.
-        key: The field of the document that holds the list; "" if the document is the list.
+    A document that ends in .gz is decompressed. `key` is its field that holds the list; "" if it is
+    the list.
 
     Raises:
         BadInput: The file is not such JSON, or has more than `MOST_BYTES`.

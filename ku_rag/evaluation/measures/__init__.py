@@ -62,12 +62,10 @@ _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
 
 
 def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -> Measure:
-    """Return the measure of a name.
+    """Return the measure of a name, one of `MEASURES`.
 
-    Args:
-        name: One of `MEASURES`.
-        judge: The model that judges, for the measures that need one.
-        prompts: The folder whose prompts replace those of the judge.
+    The judge, whose prompts may be replaced by those of a folder, is for the measures that need
+    one.
 
     Raises:
         BadInput: There is no such measure, or it needs a model.

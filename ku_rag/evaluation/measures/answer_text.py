@@ -39,9 +39,7 @@ def best_of_answers(
 ) -> Score:
     """Return a score that compares the answer with each gold answer and takes the best.
 
-    Args:
-        compare: Compares an answer with a gold answer; None if the two cannot be compared.
-        best: `max`, or `min` where lower is better.
+    `compare` returns None if the two cannot be compared; `best` is `min` where lower is better.
     """
 
     def score(question: EvaluationQuestion, prediction: Prediction) -> float | None:
@@ -119,12 +117,8 @@ def meteor(answer: str, gold: str) -> float:
 def error_rate(split: Callable[[str], Sequence[str]], answer: str, gold: str) -> float | None:
     """Return insertions, deletions and replacements as a share of the gold answer's length.
 
-    Lower is better, and a rate can exceed 1; None for an empty gold answer.
-
-    Args:
-        split: Splits a text: into characters for the CER, into words for the WER.
-        answer: The answer.
-        gold: The gold answer.
+    Lower is better, and a rate can exceed 1; None for an empty gold answer. `split` makes
+    characters of a text for the CER, words for the WER.
     """
     parts, wanted = split(answer), split(gold)
     return Levenshtein.distance(parts, wanted) / len(wanted) if wanted else None

@@ -66,9 +66,7 @@ class Measure:
     ) -> tuple[float, dict[str, float]]:
         """Return the figure of a run, and the mean of each group of questions by its name.
 
-        Args:
-            questions: The questions.
-            scores: Their scores, in the same order; at least one is not None.
+        The scores are in the order of the questions; at least one is not None.
         """
         groups: dict[str, list[float]] = {}
         for question, score in zip(questions, scores, strict=True):

@@ -49,16 +49,10 @@ def verdict(
 def claim_share(
     of_answer: bool, judge: Judge, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
-    """Return the share of claims of one answer that the other supports (CogPlanner, section 6.1.1).
+    """Return the share of claims of an answer, or of the gold answer, that the other supports.
 
-    0 if one of them is empty or claims nothing; None without a verdict for each claim, or without
-    a gold answer.
-
-    Args:
-        of_answer: True for claims of the answer, False for claims of the gold answer.
-        judge: The model and its prompts.
-        question: Has the gold answer.
-        prediction: Has the answer.
+    0 if one of them is empty or claims nothing; None without a verdict for each claim, or without a
+    gold answer. Source: CogPlanner, section 6.1.1.
     """
     claimed, text = prediction.answer, "\n".join(question.answers)
     if not question.answers or not claimed.strip() or not text.strip():

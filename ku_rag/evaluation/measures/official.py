@@ -166,17 +166,13 @@ class Consistency(NamedTuple):
 def consistency(
     gold: Sequence[tuple[str, ...]], retrieved: Sequence[tuple[str, ...]]
 ) -> Consistency:
-    """Compare the routes that were retrieved for one question with its gold routes.
+    """Compare retrieved routes of one question, in any order, with its gold routes, at least one.
 
     As in the official evaluation, routes are compared whole: a path that stops one entity early is
     wrong. A gold route is right if some retrieved one equals it, shares are of the lists as they
     are given, repetitions included, and all is 0 if nothing was retrieved.
 
     Source: route_similarity_compute in evaluation.py of github.com/wbw520/MH-MMKG; section 5.1.
-
-    Args:
-        gold: At least one.
-        retrieved: In any order.
     """
     if not retrieved:
         return Consistency(0.0, 0.0, 0.0)
