@@ -24,11 +24,7 @@ _NONE: Rows = np.empty(0, np.int64)
 
 
 class Selection:
-    """Selects units and chunks by filters; threads may share it.
-
-    Args:
-        database: The store.
-    """
+    """Selects units and chunks of a database by filters; threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

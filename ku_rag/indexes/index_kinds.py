@@ -126,13 +126,9 @@ class ByteQuantizer:
 def make(
     kind: KindName, dim: int, count: int, training: Vectors
 ) -> tuple[Any, ByteQuantizer | None]:
-    """Make an empty, trained index, and the quantiser that is applied to vectors, if there is one.
+    """Make an empty, trained index for `count` vectors, and the quantiser applied to them, if any.
 
-    Args:
-        kind: the kind of index.
-        dim: length of a vector.
-        count: number of vectors to be added.
-        training: float32[training_size(kind, count), dim].
+    The training vectors are float32[training_size(kind, count), dim].
     """
     faiss = faiss_module()
     by_cosine = faiss.METRIC_INNER_PRODUCT
@@ -176,16 +172,11 @@ def search_candidates(
     *,
     selected: bool = False,
 ) -> tuple[Vectors, Positions]:
-    """Return the positions that are probably nearest, best first.
+    """Return the positions that are probably nearest, best first, `count` for each query.
 
-    Args:
-        index: a filled index from `make`.
-        plan: search parameters.
-        queries: float32[n, dim], quantised if the kind has a quantiser.
-        count: candidates per query.
-        mask: bool[positions], True for positions to search; None for all.
-        selected: the mask selects given rows, so more lists are scanned; else it hides deleted
-            ones.
+    `queries` are float32[n, dim], quantised if the kind has a quantiser. `mask`, bool[positions],
+    is True for positions to search. It selects given rows, so that more lists are scanned, or else
+    hides deleted ones.
 
     Returns:
         (scores float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.

@@ -87,12 +87,8 @@ def term_scores(
 ) -> TermScores:
     """Return BM25 scores of the chunks that have a term of a text.
 
-    Stop words, and in large bases very common terms, are left out if other terms remain.
-
-    Args:
-        connection: the database.
-        text: the question.
-        among: rows of the chunks that count, ascending; None for all.
+    Stop words, and in large bases very common terms, are left out if other terms remain. `among`
+    are rows of the chunks that count, ascending; None for all.
     """
     terms = query_terms(content_words(text) or words(text), language_of(connection))
     # The index cuts terms at other ASCII characters, which compatibility forms such as "⑴" have.

@@ -55,13 +55,10 @@ class NameIndex:
 
 @lru_cache(maxsize=1 << 12)
 def matchable(key: str) -> bool:
-    """Return whether a name is specific enough to be searched for in the texts of other units.
+    """Return whether a name, by its `name_key`, may be searched for in the texts of other units.
 
     Names that consist of stop words, or of fewer than three letters or digits (two in scripts
     without spaces, or with both a letter and a digit, as in K2), would match nearly everywhere.
-
-    Args:
-        key: `tokens.name_key` of the name.
     """
     tokens = key.split()
     if stop_words().issuperset(tokens):

@@ -19,12 +19,7 @@ _MOST_MARKED = 1 << 30
 
 
 def contains(rows: Rows, values: NDArray[Any]) -> Mask:
-    """Return which values are among rows: bool[len(values)].
-
-    Args:
-        rows: int64[n], at least 0, ascending.
-        values: int64[m], at least -1.
-    """
+    """Return which values int64[m], at least -1, are among ascending rows int64[n]: bool[m]."""
     if not len(rows) or not len(values):
         return np.zeros(len(values), np.bool_)
     mask: Mask
@@ -87,10 +82,7 @@ class Segment:
     def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
         """Return rows that may be among the k nearest, to be rescored if the kind is not exact.
 
-        Args:
-            queries: float32[n, dim].
-            k: number of hits to find.
-            among: int64[m], only these rows.
+        `queries` are float32[n, dim]; `among` are the only rows that count.
 
         Returns:
             (rows int64[n, r], cosines float32[n, r]); missing ones are row -1. The cosines are

@@ -130,12 +130,7 @@ def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
 
 @dataclass(slots=True)
 class ExactNeighbours:
-    """Exact nearest neighbours of some of the indexed vectors, each query excluded from its own.
-
-    Args:
-        rows: int64[m], the rows of the queries.
-        queries: float32[m, dim].
-    """
+    """Exact neighbours of queries float32[m, dim] in rows int64[m], each without its own."""
 
     rows: Rows
     queries: Vectors
@@ -190,15 +185,9 @@ def choose_plan(
 ) -> IndexPlan:
     """Choose the cheapest plan that reaches a recall, or else the one with the highest recall.
 
-    The cost is an estimate of the seconds to scan the lists and rescore the candidates.
-
-    Args:
-        index: a filled index.
-        quantizer: applied to queries; None for none.
-        kind: the kind of index, one that is not exact.
-        rows: int64[n], the row at each position of the index.
-        exact: exact neighbours of sampled rows.
-        target: recall@10, 0 to 1.
+    The cost is an estimate of the seconds to scan the lists and rescore the candidates. `rows`
+    int64[n] is the row at each position of the index, which is not exact, and `target` a recall@10,
+    0 to 1.
     """
     queries = quantizer(exact.queries) if quantizer else exact.queries
     lists = max(1, getattr(index, "nlist", 1))

@@ -51,12 +51,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class IndexFiles:
-    """The files of one index.
-
-    Args:
-        folder: their folder.
-        stem: prefix of their names.
-    """
+    """The files of one index: a folder, and the prefix of their names."""
 
     folder: Path
     stem: str
@@ -67,11 +62,9 @@ class IndexFiles:
         return self.folder / f"{self.stem}.json"
 
     def read_header(self, knowledge_base: str, lost: int) -> Header | None:
-        """Read the header; None if there is none for this knowledge base. A broken one is logged.
+        """Read the header; None if there is none for this base, with the commits that it has lost.
 
-        Args:
-            knowledge_base: id of the knowledge base.
-            lost: commits that it has lost.
+        A broken one is logged.
         """
         try:
             fields, crc = json.loads(self.header_path.read_bytes())

@@ -21,15 +21,9 @@ _TIMED = 20
 
 @dataclass(frozen=True, slots=True)
 class KindMeasurement(Serializable):
-    """Measurements of one kind of index.
+    """Measurements of one kind of index: recall@10, 0 to 1, and median milliseconds of a query.
 
-    Args:
-        kind: the kind.
-        recall: recall@10, 0 to 1.
-        candidates: rows rescored for ten hits.
-        probes: IVF lists scanned.
-        ms: median milliseconds of a query.
-        build_seconds: time to build and measure.
+    `candidates` are rescored for ten hits, `probes` are the IVF lists scanned.
     """
 
     kind: KindName
@@ -86,12 +80,9 @@ def tune_all(
 def tune(
     index: VectorIndex, *, recall: float = RECALL, kind: KindName | None = None
 ) -> tuple[TuningResult, Segment | None]:
-    """Build and measure every kind, and choose the fastest that reaches the recall.
+    """Build and measure every kind, or only one, and choose the fastest that reaches the recall.
 
-    Args:
-        index: the index to tune; it is not changed.
-        recall: required recall@10, 0 to 1.
-        kind: try only this kind.
+    The index is not changed.
 
     Returns:
         The result and a segment of the chosen kind; None if there are too few vectors.

@@ -248,12 +248,7 @@ class VectorIndex:
     def _open(self, seq: int, pruned: int) -> int:
         """Load the files if they are valid and not older than the pruned changes.
 
-        Args:
-            seq: the last change of the database.
-            pruned: the last change that was pruned.
-
-        Returns:
-            The last change; it may be later by now.
+        Returns the last change of the database, which may be later than `seq` by now.
         """
         self._reset()
         for _ in range(_ATTEMPTS):
@@ -329,8 +324,7 @@ class VectorIndex:
     def _merge(self, *, unwritten_only: bool = False) -> None:
         """Merge the tail, the new rows, and older segments that are small or worn into one segment.
 
-        Args:
-            unwritten_only: keep older segments that have files.
+        With `unwritten_only`, older segments that have files are kept.
         """
         parts = [self._pending, self._tail[0]]
         size = len(self._pending) + len(self._tail[0])
