@@ -91,7 +91,6 @@ class Reply:
     """A complete reply; truncated and withheld replies raise an error instead.
 
     Args:
-        text: the text of the reply.
         parsed: the object that fits the request's schema; None if no schema was given.
         prompt_tokens: tokens of the request, as counted by the endpoint or estimated.
         completion_tokens: tokens of the reply, likewise.

@@ -62,10 +62,9 @@ def _vision_key(url: str, model: str) -> str:
 
 
 class ReplyCache:
-    """A folder of replies. Several threads and processes may share it.
+    """A folder of replies, by default `default_folder()`, which may be deleted at any time.
 
-    Args:
-        folder: the folder, `default_folder()` by default. It may be deleted at any time.
+    Several threads and processes may share it.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -113,13 +113,7 @@ def checked_body(
 ) -> object:
     """Return the JSON value of a response; some endpoints report an error with status 200.
 
-    Args:
-        status: of the response.
-        text: its body.
-        headers: its headers.
-        url: the endpoint's address.
-        model: the model's name in the request.
-        setting: the setting that names the address.
+    `model` and `setting`, which names the address, are for messages.
 
     Raises:
         CallError: the response reports an error, or is not JSON.
@@ -181,10 +175,7 @@ def _field(value: object, name: str) -> Any:  # noqa: ANN401 - JSON
 def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -> str:
     """Return what an error says, or may mean, that the endpoint does not support.
 
-    Args:
-        error: the error of a call.
-        sent: the body of the request.
-        pictures: their number in the request.
+    `sent` is the body of the request, which has so many pictures.
 
     Returns:
         A parameter of the request, "bounds" of the lengths in its schema, "json_schema" or

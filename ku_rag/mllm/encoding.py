@@ -39,11 +39,8 @@ def encode_request(
 ) -> dict[str, Any]:
     """Return a request as a JSON object with pictures as data URLs.
 
-    Args:
-        request: the request.
-        model: the endpoint's name of the model.
-        image_side: longest side in pixels of the encoded pictures, but sharp ones.
-        rejected: what the endpoint does not support; see `call_errors.rejected_feature`.
+    A longer side of a picture, but of a sharp one, is scaled to `image_side` pixels. `rejected` is
+    what the endpoint does not support; see `call_errors.rejected_feature`.
     """
     messages = request.messages
     if not {"pictures", "vision"}.isdisjoint(rejected):
@@ -128,12 +125,9 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 
 
 def decode_reply(body: object, request: Request, model: str) -> Reply:
-    """Return the reply in a response; `check_complete` raises an error if it is truncated.
+    """Return the reply in the JSON value of a successful response to a request.
 
-    Args:
-        body: the JSON value of a successful response.
-        request: what was sent.
-        model: the endpoint's name of the model.
+    `check_complete` raises an error if the reply is truncated.
 
     Raises:
         ModelFailed: it holds no message.

@@ -53,11 +53,7 @@ def load_prompts(package: str, folder: Path | None = None) -> Mapping[str, Promp
     """Load the prompts of a package, prompts/NAME.md, by name; NAME.md in `folder` replaces one.
 
     A replacement has the placeholders $question and $data if the package's prompt has them, and may
-    have its others.
-
-    Args:
-        package: such as "ku_rag.answering".
-        folder: the user's own prompts.
+    have its others. A package is named as in "ku_rag.answering".
 
     Raises:
         NotFound: the folder does not exist.

@@ -52,10 +52,6 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     it does not fit. Choices in the items of a list are not checked: the caller drops unknown ones,
     so that one of them does not cost the others.
 
-    Args:
-        text: the reply.
-        schema: a JSON schema, draft 2020-12.
-
     Returns:
         The last object that fits, and ""; or None and the problem, as a clause.
 
