@@ -96,7 +96,6 @@ class Hit(Serializable):
         id: "chunk:ROW" of the store, "path:" and the text of a graph path, or
             "searcher:NAME:" and an address; equal ids are the same evidence.
         title: whose text it is.
-        text: its text.
         image: file of the picture of its unit, after a search by picture.
         owners: ids of the units whose own source a chunk comes from.
     """
@@ -110,14 +109,9 @@ class Hit(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class PlannedSearch(Serializable):
-    """A search for one query.
+    """A search for one query: its hits and the names of the matched units, best first.
 
-    Args:
-        query: the query.
-        hits: what was found, best first.
-        units: names of the matched units, best first.
-        error: why the search failed; "" if it did not.
-        milliseconds: its time.
+    The error is why it failed; "" if it did not.
     """
 
     query: str

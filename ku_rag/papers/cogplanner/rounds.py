@@ -81,9 +81,7 @@ class PlanRun:
     """The run of a plan. One object serves one question.
 
     Args:
-        question: the question, Q0.
         image: the file of its picture, for the document.
-        planner: makes the decisions.
         name: of the planner: "mllm", "embedded" or "document".
         searches: carries them out, with the settings and the model of the plan.
         scale: width of the question's picture ÷ width of the picture that is searched.
@@ -146,10 +144,8 @@ class PlanRun:
     def planned(self, k: int | None = None) -> Planned:
         """Return the evidence of all rounds, or of the last search, to answer from.
 
-        Of several searches the best pieces come first, then the second best, and so on.
-
-        Args:
-            k: maximum number of texts; None for all.
+        Of several searches the best pieces come first, then the second best, and so on, at most k
+        texts.
         """
         plan, matched = self.plan(), self._choose_units()
         searches = [outcome.search for outcome in self._outcomes]
@@ -281,9 +277,7 @@ class PlanRun:
 def _replay(plan: Plan, scale: float) -> Planner:
     """Return the planner that makes the decisions that a plan records; "none" after the last.
 
-    Args:
-        plan: the plan, such as one that was edited.
-        scale: width of the question's picture ÷ width of the picture that is searched.
+    `scale` is the width of the question's picture ÷ the width of the picture that is searched.
     """
 
     def decide(state: PlanState) -> tuple[Reformulation, Choice]:

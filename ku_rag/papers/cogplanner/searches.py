@@ -36,13 +36,7 @@ Piece = Evidence | PathEvidence
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The result of a search.
-
-    Args:
-        search: its record in the plan.
-        pieces: the evidence of its hits, in the same order.
-        matched: the matched units.
-    """
+    """A search as the plan records it, its matched units, and the evidence of its hits."""
 
     search: PlannedSearch
     pieces: Sequence[Piece] = ()
@@ -59,7 +53,6 @@ class Searches:
         mllm: the model that plans, judges relevance and builds evidence graphs; None without one.
         prompts: the folder whose prompts replace those of the package.
         settings: sizes of the searches.
-        searchers: by name.
     """
 
     base: Callable[[], Retrieval]
@@ -72,16 +65,10 @@ class Searches:
     def run(
         self, action: str, queries: Sequence[str], region: Box | None, seconds: float | None
     ) -> list[SearchOutcome]:
-        """Search for several queries at the same time.
+        """Search for one query or more at the same time, in the region for the action "region".
 
-        A search that fails or takes too long has no hits and reports an error. A thread that hangs
-        is abandoned.
-
-        Args:
-            action: a search of the plan.
-            queries: at least one.
-            region: pixels of the picture, for the action "region".
-            seconds: the time that is left; None for no limit.
+        A search that fails, or takes longer than the seconds that are left, has no hits and reports
+        an error. A thread that hangs is abandoned.
         """
         limit = seconds
         if action.startswith("searcher:"):

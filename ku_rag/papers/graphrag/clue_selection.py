@@ -31,12 +31,9 @@ def edit_distance(name: str, other: str) -> float:
 def anchors(
     medium: EvidenceNode, nodes: Sequence[EvidenceNode], threshold: float
 ) -> Iterator[EvidenceEdge]:
-    """Return edges from a picture or table to the entities that its titles name.
+    """Yield edges from a picture or table to the entities that its titles name.
 
-    Args:
-        medium: Its node.
-        nodes: Nodes of entities.
-        threshold: Distance, 0 to 1, below which a title names an entity; 0 takes equal names.
+    A title names an entity at a distance below the threshold, 0 to 1; 0 takes equal names.
     """
     for node in nodes:
         distance = min((edit_distance(title, node.name) for title in medium.titles), default=1.0)
@@ -70,8 +67,7 @@ def nearest_pictures(
 ) -> tuple[list[EvidenceNode], str]:
     """Return the three pictures nearest to a description, by the encoder of pictures.
 
-    Returns:
-        The pictures, and why they are the first three ones instead, if they are.
+    Also returns why they are the first three ones instead, if they are.
     """
     encoder = side(search.encoder, "image")
     if len(pictures) <= MOST_SHOWN:

@@ -90,17 +90,10 @@ def build(
     agents: EvidenceAgents,
     settings: EvidenceSettings,
 ) -> EvidenceSearch:
-    """Build the evidence graph of a question.
+    """Build the evidence graph of a question, until the model's budget is spent at the latest.
 
-    Args:
-        base: The knowledge base.
-        evidence: Retrieved chunks and table rows, best first.
-        subjects: Id → name of the units that the question's picture shows.
-        agents: The agents, which serve this question only.
-        settings: Limits and thresholds of the construction.
-
-    Returns:
-        The graph at the end of the construction, which may be the end of the model's budget.
+    `evidence` are retrieved chunks and table rows, best first. `subjects` is id → name of the units
+    that the question's picture shows. The agents serve this question only.
 
     Raises:
         ModelFailed, BudgetSpent: The model did not reply with a pattern.

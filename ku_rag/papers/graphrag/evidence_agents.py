@@ -43,12 +43,8 @@ _ENTITIES = object_schema("entities", entities=_LINES)
 class EvidenceAgents(AgentTrace):
     """A model in the roles of stage I to III. An object serves one question.
 
-    A reply that is missing or invalid selects nothing, and is noted in the trace.
-
-    Args:
-        mllm: The model.
-        prompts: By name.
-        question: The question.
+    A reply that is missing or invalid selects nothing, and is noted in the trace. The prompts are
+    by name.
     """
 
     mllm: MLLM
@@ -56,10 +52,7 @@ class EvidenceAgents(AgentTrace):
     question: str
 
     def pattern(self, subjects: Sequence[str]) -> PatternGraph:
-        """Return the pattern graph G1 of the question.
-
-        Args:
-            subjects: Names of what the question's picture shows.
+        """Return the pattern graph G1 of the question, whose picture shows some subjects.
 
         Raises:
             ModelFailed, BudgetSpent: There is no reply.
@@ -210,16 +203,11 @@ def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
 def _checked_facts(
     reply: Mapping[str, Any], pattern: PatternGraph, text: str, chunk: int
 ) -> EvidenceGraph:
-    """Return the facts of a reply that the text can state (definition 4).
+    """Return the facts of a reply that the text of a chunk can state (definition 4).
 
     An entity has a type of the pattern, and its name occurs in the text. A relation is one of the
-    pattern, and both of its ends are such entities.
-
-    Args:
-        reply: "entities" and "relations"; both may be missing or wrong.
-        pattern: The types and relations that were asked for.
-        text: The text of the chunk.
-        chunk: Its row.
+    pattern, and both of its ends are such entities. "entities" and "relations" of the reply may be
+    missing or wrong.
     """
     types = {name_key(kind): kind for kind in pattern.types}
     nodes = []

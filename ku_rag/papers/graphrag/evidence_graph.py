@@ -29,12 +29,9 @@ def text_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PatternGraph(Serializable):
-    """What a question asks for (the paper's pattern graph G1).
+    """What a question asks for, the paper's pattern graph G1: types of entities and keywords.
 
-    Args:
-        types: Types of entities.
-        relations: (type, relation, type).
-        keywords: Words of the question.
+    A relation is (type, relation, type).
     """
 
     types: tuple[str, ...]
@@ -104,12 +101,7 @@ class EvidenceEdge(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGraph(Serializable):
-    """A graph of evidence. Every edge has both ends.
-
-    Args:
-        nodes: Node of each id.
-        edges: The edges.
-    """
+    """A graph of evidence: nodes by id, and edges, each of which has both ends."""
 
     nodes: Mapping[str, EvidenceNode] = field(default_factory=dict)
     edges: tuple[EvidenceEdge, ...] = ()

@@ -45,11 +45,7 @@ def build_from_facts(
     and relations of these units count if the question asks for them. The graph is enough if it has
     the names, the numbers and most other words of the question.
 
-    Args:
-        graph: The graph of the base.
-        question: A sentence.
-        evidence: Retrieved chunks and table rows, best first.
-        settings: How many passages and tables are read, and whether tables are.
+    The settings say how many passages and tables are read, and whether tables are.
     """
     terms = stems(question)
     rows = [piece for piece in evidence if piece.table][: _MOST_ROWS * settings.table_mining]

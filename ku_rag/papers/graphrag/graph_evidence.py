@@ -36,13 +36,8 @@ def build_graph(
 ) -> EvidenceSearch:
     """Build the evidence graph of a question from what the ordinary retrieval finds.
 
-    Args:
-        base: what is asked.
-        question: not empty.
-        matched: the units that the question and its picture point to.
-        mllm: the model that builds it; None builds it from facts.
-        prompts: the folder whose prompts replace those of the package.
-        construction: how it is built; by default `EvidenceSettings()`.
+    Without a model it is built from facts. `prompts` is the folder whose prompts replace those of
+    the package. `construction` are `EvidenceSettings`, or None for the default.
 
     Raises:
         BadInput: `construction` is something else.
@@ -67,10 +62,6 @@ def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidenc
     """Return evidence with the texts of the entities that the question asks for before the rest.
 
     They are in the order of the rows that lead to them.
-
-    Args:
-        search: the evidence graph.
-        evidence: best first.
     """
     nodes = [search.graph.nodes[edge.target] for edge in search.answer_edges]
     chunks = list(dict.fromkeys(chunk for node in nodes for chunk in node.chunks))
@@ -85,11 +76,6 @@ def read_wanted(
     """State a value from the text of the one entity that the best row gives; None to abstain.
 
     "How many seats does the stadium of Red Star have?": the row of Red Star gives the stadium.
-
-    Args:
-        question: a sentence.
-        search: its evidence graph.
-        evidence: what may be cited.
     """
     nodes = search.graph.nodes
     texts = {
@@ -114,12 +100,7 @@ def read_wanted(
 
 
 def statements(graph: EvidenceGraph, *, first_label: int) -> list[PathEvidence]:
-    """Return described nodes and all edges of a graph as evidence that may be cited.
-
-    Args:
-        graph: the graph.
-        first_label: number of the first label.
-    """
+    """Return described nodes and all edges of a graph as evidence, labelled from a number on."""
     described = [node for node in graph.nodes.values() if node.description]
     paths = [PathEvidence("", (node.name,), (), node.text) for node in described]
     for edge in graph.edges:

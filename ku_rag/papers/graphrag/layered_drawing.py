@@ -14,13 +14,8 @@ _MOST_NODES = 200
 def draw_layers(graph: EvidenceGraph) -> str:
     """Draw the first 200 nodes of a graph and their edges: pictures, entities, tables and rows.
 
-    Pictures, tables and rows have the beginning of their description.
-
-    Args:
-        graph: the graph, with one node or more.
-
-    Returns:
-        A self-contained SVG document. Equal graphs give equal documents.
+    Pictures, tables and rows have the beginning of their description. The SVG document is
+    self-contained, and equal for equal graphs.
     """
     part = graph.part([*graph.nodes][:_MOST_NODES])
     boxes, layers = {}, dict[int, list[Box]]((n, []) for n in _COLUMNS.values())

@@ -40,16 +40,8 @@ def row_graph(
 ) -> EvidenceGraph:
     """Return a table with one of its rows, and the entities of cells of the row.
 
-    The entities are the cells that are named, link to a unit, or name a unit or a known node. A
-    cell that links to a unit is the entity of that name.
-
-    Args:
-        graph: The graph of the base.
-        table: The node of the table.
-        chunk: Row of the chunk of the row.
-        row: The row of the table.
-        named: Names.
-        ids: Ids of nodes.
+    The entities are the cells that are named, link to a unit, or name a unit or a known node, by
+    `ids`. A cell that links to a unit is the entity of that name.
     """
     described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
     id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"

@@ -17,9 +17,7 @@ _OPEN_CLASSES = frozenset({"ADJ", "ADV", "NOUN", "NUM", "PROPN", "VERB"})
 class ContentWords:
     """Selects the content words of a question.
 
-    Args:
-        name: of what selects them.
-        parser: spaCy's pipeline; None for the stop list of `text.tokens`.
+    The parser is a pipeline of spaCy; None for the stop list of `text.tokens`.
     """
 
     name: str

@@ -39,15 +39,8 @@ def explore(
 ) -> GraphSearchResult:
     """Search the graph for paths that answer a question.
 
-    Args:
-        graph: The graph.
-        query: The query.
-        agents: Select the topic entity and relations, and judge paths.
-        limits: How far the search goes.
-        topic: Where to start; None: the agents select it.
-
-    Returns:
-        The sub-graph at the end of the search, which may be the end of a model's budget.
+    The agents select the topic entity where there is none, and relations, and judge paths. The end
+    of a model's budget ends the search.
 
     Raises:
         Corrupt: A row of the graph fails its checksum.

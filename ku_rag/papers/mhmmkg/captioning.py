@@ -25,16 +25,10 @@ def caption(
     model: str,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> Iterator[Record | Quarantined]:
-    """Caption the pictures of entities that have no caption by this model.
+    """Caption the pictures of entities that have no caption by the model of this name.
 
-    The model receives an entity's pictures and name, but no question.
-
-    Args:
-        graph: The graph, which only the calling thread reads.
-        mllm: The model.
-        entities: The entities; those without pictures are skipped.
-        model: The name of the model in the base.
-        prompts: By name; by default those of the package.
+    The model receives an entity's pictures and name, but no question. Only the calling thread reads
+    the graph.
 
     Yields:
         For each caption a record with the caption in the unit's metadata, from the source

@@ -104,11 +104,8 @@ class ModelAgents(AgentTrace):
     def expand(self, query: Query, opened: Sequence[Path], most: int) -> list[list[Step]]:
         """Return the relations that the model selects to extend each open path (eq. 5).
 
-        Args:
-            query: The query.
-            opened: The paths.
-            most: Greatest number of relations of a path's end that the model receives: those that
-                share most words with the query.
+        It receives at most so many relations of a path's end, those that share most words with the
+        query.
         """
         offers, questions = [], []
         for path in opened:
@@ -213,14 +210,9 @@ def query_lines(query: Query) -> list[dict[str, str]]:
 def matched(
     named: Sequence[str], among: Sequence[tuple[Iterable[str], _T]]
 ) -> tuple[list[_T], list[str]]:
-    """Match names in a reply, without regard to case, spaces and punctuation.
+    """Return the distinct candidates that a reply names, in its order, and unknown names.
 
-    Args:
-        named: The names in the reply.
-        among: The candidates, each with its possible names.
-
-    Returns:
-        The distinct candidates that are named, in the order of the reply; and the unknown names.
+    Case, spaces and punctuation do not count. A candidate has one or more names.
     """
     by_key: dict[str, list[int]] = {}
     for n, (names, _) in enumerate(among):

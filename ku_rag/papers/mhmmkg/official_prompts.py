@@ -45,10 +45,7 @@ _KEYS = ("Reply with one JSON object", "Reply with one word")
 
 
 def read_official_prompts(clone: Path) -> Mapping[str, str]:
-    """Return the content of the files NAME.md of the authors' prompts, by name.
-
-    Args:
-        clone: of the authors' repository, MH-MMKG.
+    """Return the files NAME.md of the authors' prompts, by name, from a clone of their repository.
 
     Raises:
         NotFound: it has no file of templates.
