@@ -59,9 +59,6 @@ def read(path: Path) -> Checkpoint:
     that names classes or functions of other kinds. A forward pass on a small picture tests the
     network.
 
-    Args:
-        path: an existing file.
-
     Raises:
         BadInput: it is damaged, contains code, or is not such a checkpoint.
         MissingExtra: ultralytics is not installed.
