@@ -30,13 +30,9 @@ Places = NDArray[np.int64]
 def joint_scores(
     connection: Connection, terms: TermScores, most: int, *, pool: int
 ) -> dict[int, float]:
-    """Return the joint scores of the best chunks, row → score from 0 to 1.
+    """Return the joint scores of the best chunks, at most `most`, row → score from 0 to 1.
 
-    Args:
-        connection: the store.
-        terms: scores of chunks by term.
-        most: most chunks.
-        pool: chunks whose links are followed, those with the best scores; 0 follows none.
+    The links of the `pool` chunks with the best scores are followed; 0 follows none.
     """
     if not len(terms.rows):
         return {}

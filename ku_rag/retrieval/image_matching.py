@@ -123,13 +123,8 @@ def match_image(
 ) -> tuple[dict[int, RegionMatch], Region | None]:
     """Find the units whose pictures match an RGB picture.
 
-    Args:
-        connection: the store.
-        image: RGB, upright.
-        question: chooses the region where texts and pictures are comparable.
-        search: what the picture is matched with.
-        words: printed in the picture; in a region that the question chose, those count.
-        among: rows of the units that count; None for all.
+    The question chooses the region where texts and pictures are comparable; then only the printed
+    words in that region count. `among` are rows of the units that count; None for all.
 
     Returns:
         The best match of each unit by its row, the best first, and the region that the question
@@ -220,11 +215,7 @@ def _rated(
 
 
 def calibrate(connection: Connection, images: VectorIndex) -> Calibration | None:
-    """Return the calibration of matches of regions by the base's own pictures.
-
-    Returns:
-        None if the base has too few.
-    """
+    """Return the calibration of matches of regions by the base's own pictures; None for too few."""
     owners = partial(_owners, connection, None)
     fitted = fit_unknown(unknown_leads(connection, images, owners), THRESHOLD)
     return fitted and Calibration("", fitted[1], THRESHOLD, fitted[0], of_lead=True)
@@ -248,8 +239,7 @@ def _owners(
 def match_objects(image: Image, encoder: Encoder, search: Search) -> dict[int, float]:
     """Return cosines of what a network sees in a picture and in the nearest stored ones, by row.
 
-    Returns:
-        {} if the encoder has no network beside what it compares regions by.
+    {} if the encoder has no network beside what it compares regions by.
     """
     encode_objects = getattr(encoder, "encode_objects", None)
     if encode_objects is None:
@@ -269,11 +259,7 @@ def match_regions(
     picture of any other unit in the same region, because a region that resembles many units shows
     none of them. Their confidence is that of `calibrate`, unless labelled pictures set it.
 
-    Args:
-        regions: the regions to compare.
-        vectors: float32[n, d], of the crops of the regions.
-        search: finds stored pictures for vectors.
-        owners: the units of stored pictures; pictures of one unit do not compete.
+    `vectors` are float32[n, d], of the crops of the regions.
 
     Returns:
         Matches, the best first, each at its best region.

@@ -34,11 +34,8 @@ _CLUE_WEIGHT = 4.0
 def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matched:
     """Return the matched units, the region of the picture, and the names in the question.
 
-    Args:
-        base: the knowledge base.
-        image: RGB, upright; None for a question without a picture.
-        question: may be empty.
-        k: most units; units that the question names are returned beyond that.
+    `image` is RGB and upright, and the question may be empty. There are at most k units and those
+    that the question names.
     """
     connection = base.database.connection
     among = base.units.rows(connection)
@@ -88,12 +85,8 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
 def choose_unit(base: Retrieval, matched: Matched, unit_name: str) -> Matched:
     """Return the matched units with one that the question is about, whatever the picture shows.
 
-    Of the others, those that the question names are kept.
-
-    Args:
-        base: the knowledge base.
-        matched: what the picture and the question match.
-        unit_name: id of the unit, or a name that no other unit has.
+    Of the others, those that the question names are kept. The name is the id of the unit, or a name
+    that no other unit has.
 
     Raises:
         NotFound: there is no such unit, or it does not pass the filter.

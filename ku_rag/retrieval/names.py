@@ -180,10 +180,8 @@ def _only_name(
 ) -> str:
     """Return a name of the only unit whose names and kind have all words, or "".
 
-    Args:
-        forms: of each word.
-        holders: word → unit → a name of the unit with the word.
-        kinds: word → units whose kind has it.
+    `holders` is word → unit → a name of the unit with the word, `kinds` word → units whose kind has
+    it.
     """
     named = [
         {unit: key for form in word for unit, key in holders.get(form, {}).items()}

@@ -29,15 +29,8 @@ def unknown_leads(
 ) -> NDArray[np.float64]:
     """Return the leads of matches of stored pictures with units that they do not belong to.
 
-    The lead is the cosine to the nearest picture less that to the nearest of any other unit.
-
-    Args:
-        connection: the store.
-        images: index of the stored pictures.
-        owners: the units of stored pictures.
-
-    Returns:
-        float64[n] of at most 200 pictures, the first by content hash.
+    The lead is the cosine to the nearest picture less that to the nearest of any other unit,
+    float64[n] of at most 200 pictures, the first by content hash.
     """
     sample = connection.execute("SELECT row FROM images ORDER BY hash LIMIT ?", (_PICTURES,))
     rows, vectors = images.gather(np.array([row for (row,) in sample], np.int64))
@@ -61,15 +54,8 @@ def unknown_leads(
 def fit_unknown(leads: NDArray[np.float64], threshold: float) -> tuple[float, float] | None:
     """Return the slope and the intercept of log odds of a lead that decline most unknown things.
 
-    The lead that a tenth of the unknown things exceed gets the confidence `threshold`, the median
-    lead .05.
-
-    Args:
-        leads: float64[n] of unknown things.
-        threshold: confidence from which on a match is sure, 0 to 1, above .05.
-
-    Returns:
-        None for fewer than 20 pictures.
+    The lead that a tenth of the unknown things exceed gets the confidence `threshold`, which is
+    above .05, the median lead .05. None for fewer than 20 pictures.
     """
     if len(leads) < _FEWEST:
         return None

@@ -34,9 +34,6 @@ class ChunkSearch:
     """What chunks are searched with.
 
     Args:
-        connection: the store.
-        encoder: the base's own.
-        chunks: the index of chunks.
         text_weight: the weight of cosines beside keywords.
         expand: whether links between chunks are followed.
     """
@@ -51,10 +48,7 @@ class ChunkSearch:
 def rewrite(question: str, name: str, content: Sequence[str] | None = None) -> str:
     """The question as it is scored against one unit's chunks: `question [SEP] name [SEP] words`.
 
-    Args:
-        question: the question.
-        name: of the unit.
-        content: the content words of the question; None for those of `text.tokens`.
+    `content` are the content words of the question; None for those of `text.tokens`.
     """
     words = content_words(question) if content is None else content
     return f"{question} [SEP] {name} [SEP] {', '.join(words)}"
@@ -69,15 +63,11 @@ def search(
     units_first: bool,
     among: Rows | None = None,
 ) -> list[tuple[int, float]]:
-    """Return the best chunks of the whole base as (row, score), best first.
+    """Return the k best chunks of the whole base as (row, score), best first.
 
-    Args:
-        base: what they are searched with.
-        question: may be empty.
-        units: (row, name) of the matched units, best first.
-        k: most chunks.
-        units_first: whether chunks of matched units go before all others, as with a picture.
-        among: rows of the chunks that count, ascending; None for all.
+    `units` are (row, name) of the matched units, best first. With `units_first` their chunks go
+    before all others, as with a picture. `among` are rows of the chunks that count, ascending; None
+    for all.
     """
     listed = {
         unit: base.connection.execute(
@@ -117,13 +107,8 @@ def _cosines(
 ) -> dict[int, float]:
     """Chunks nearest to a question: row → 0 for the least near in the base, to the weight.
 
-    Args:
-        base: what they are searched with.
-        question: not empty.
-        spaces: name of each matched unit, and its chunks; these are compared with the rewritten
-            question as well.
-        among: rows of the chunks that count; None for all.
-        most: chunks for each question.
+    `spaces` are the name of each matched unit and its chunks, which are compared with the rewritten
+    question as well. `among` are rows of the chunks that count; None for all.
     """
     questions = [question, *(rewrite(question, name) for name, _ in spaces)]
     vectors = encode_queries(base.encoder, questions)
