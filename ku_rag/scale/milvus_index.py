@@ -185,9 +185,7 @@ class MilvusIndex(VectorIndex):
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
         """Bring the collection up to date; continue a call that was interrupted.
 
-        Args:
-            rebuild: Create the collection anew.
-            progress: Called with the number of rows sent so far.
+        `rebuild` creates it anew. `progress` is called with the number of rows sent so far.
 
         Raises:
             IndexUnavailable: The server cannot be reached, or reports an error.

@@ -51,12 +51,9 @@ def run(
 ) -> Iterator[Shard]:
     """Yield the shards of sources, in the order in which they are written.
 
-    Args:
-        sources: Folders and files; every worker reaches them under these names.
-        size: Records per block.
-        make: Loads the encoder and returns the writer; each actor calls it.
-        workers: Number of actors; 0 for one for each GPU of the cluster, or each processor.
-        address: Address of the cluster; None uses the current connection, or starts a cluster.
+    Every worker reaches the sources under these names. Each actor calls `make`, which loads the
+    encoder. `workers` is the number of actors; 0 for one for each GPU of the cluster, or each
+    processor. Without an address the current connection is used, or a cluster started.
 
     Raises:
         KuError: A source cannot be read, a shard cannot be written, a worker failed repeatedly, or

@@ -36,11 +36,9 @@ _PICTURE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive records of one source.
+    """Consecutive records of one source, by the numbers of the source and of the block in it.
 
-    Args:
-        place: Number of the source, number of the block in it.
-        items: The records, and what the reader left out.
+    The items are the records, and what the reader left out.
     """
 
     place: tuple[int, int]
@@ -71,10 +69,7 @@ class Shard(Serializable):
 def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
     """Read a source in blocks that depend only on its content.
 
-    Args:
-        source: A folder or file, as `ku ingest` takes it.
-        number: Number of the source.
-        size: Records per block; fewer if texts are long or pictures are many.
+    A block has `size` records, or fewer if texts are long or pictures are many.
 
     Raises:
         NotFound, BadInput: The source cannot be read; see `ku_rag.ingest.readers.folder.read`.
