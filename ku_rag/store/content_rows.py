@@ -80,10 +80,8 @@ def add_texts(
 ) -> dict[int, tuple[int | None, str]]:
     """Store the chunks of sources and list them under their units; the sources state their number.
 
-    Args:
-        connection: inside a change.
-        texts: row of the source, row of its unit (None for shared text), and its chunks, each
-            (number of the document, text), in order.
+    Called inside a change. `texts` has row of the source, row of its unit (None for shared text),
+    and its chunks, each (number of the document, text), in order.
 
     Returns:
         Row → row of the unit, and text, of the new chunks, in order.

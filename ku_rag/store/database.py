@@ -225,10 +225,9 @@ class Database:
             connection.execute("REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
     def lost_commits(self, noted: int | None = None) -> str | None:
-        """A sentence when commits were lost, now or earlier, else None.
+        """Return a sentence when commits were lost, now or earlier, else None.
 
-        Args:
-            noted: the number in `ku.commits`, read before the database was; None reads it.
+        `noted` is the number in `ku.commits`, read before the database was; None reads it.
         """
         noted = self._last_noted() if noted is None else noted
         last = int(self.meta("commits") or 0)

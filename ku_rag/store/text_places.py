@@ -23,9 +23,8 @@ PlaceRow = tuple[int, str, str]
 def rows(places: Sequence[TextPlace], tables: Sequence[Table]) -> list[PlaceRow]:
     """Return the rows that are stored of places.
 
-    Args:
-        places: Of each text, then of each table; empty if none has one.
-        tables: Those of the source; each row of one has its place.
+    `places` are those of each text, then of each table; empty if none has one. Each row of a table
+    has its place.
     """
     if not places:
         return []
@@ -104,10 +103,7 @@ def sections(connection: Connection, chunks: Iterable[int]) -> dict[int, str]:
 def of_section(connection: Connection, number: str, units: Iterable[int]) -> list[int]:
     """Return the first chunks of sections with a number, such as "4.2", in their headings.
 
-    Args:
-        connection: To the store.
-        number: With which the heading begins.
-        units: Rows of the documents; none for all.
+    The heading begins with the number. `units` are rows of the documents; none for all.
     """
     rows = connection.execute(
         "SELECT c.row FROM text_places p JOIN sources s ON s.row = p.source "
@@ -124,11 +120,8 @@ def of_chunks(
 ) -> dict[int, ChunkPlace]:
     """Return chunk → its place, for those of the chunks that have one.
 
-    The box surrounds the lines of a span on the page where it begins.
-
-    Args:
-        connection: To the store.
-        spans: Row of each chunk → start and end in its text, in characters; None for all of it.
+    The box surrounds the lines of a span on the page where it begins. `spans` is row of each chunk
+    → start and end in its text, in characters; None for all of it.
     """
     texts: dict[tuple[int, int], tuple[str, list[Line]]] = {}
     places = {}

@@ -321,10 +321,7 @@ def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
 def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:
     """Return a question for the unit whose id or name is nearest, or where to look for it.
 
-    Args:
-        connection: To the store.
-        wanted: An id or name that was not found.
-        entities: Names of entities that no unit describes count as well.
+    With `entities`, names of entities that no unit describes count as well.
     """
     from rapidfuzz import fuzz, process, utils  # only where an error is reported
 

@@ -52,12 +52,9 @@ def put(
 ) -> None:
     """Store vectors in half precision, one row an item, and record it for the indexes.
 
-    Args:
-        connection: inside a change.
-        kind: of the items.
-        encoder: row of what made the vectors.
-        items: rows of chunks or images.
-        vectors: arrays float32 or float16[n, dim] of len(items) vectors in all, in order.
+    Called inside a change. `encoder` is the row of what made the vectors, `items` are rows of
+    chunks or images. `vectors` are arrays float32 or float16[n, dim] of len(items) vectors in all,
+    in order.
 
     Raises:
         BadInput: they hold NaN, infinity, or numbers too large for half precision.

@@ -25,9 +25,7 @@ _ROWS_A_LOOKUP = 4
 class StoredWords:
     """The words of an index, or more: deleted ones, and others of the same hash.
 
-    Args:
-        select: A statement that returns all words.
-        table: The table whose rows they belong to.
+    `select` is a statement that returns all words, `table` has the rows that they belong to.
     """
 
     def __init__(self, select: str, table: str) -> None:
