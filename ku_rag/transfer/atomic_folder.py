@@ -64,16 +64,10 @@ def create(
 def copy_picture(
     stored: Path, target: Path, digest: str, *, link: bool = False
 ) -> Quarantined | None:
-    """Copy a picture of the base, unless it is missing or damaged.
+    """Copy a picture of the base; return why it was left out, None for a sound picture.
 
-    Args:
-        stored: the file.
-        target: path of the copy; its folder is created.
-        digest: its content hash.
-        link: make a hard link if the file system supports it; the file is not read then.
-
-    Returns:
-        Why it was left out; None for a sound picture.
+    The folder of the copy is created. `digest` is the content hash. With `link` it is a hard link
+    if the file system supports it; the file is not read then.
 
     Raises:
         OSError: the disk is full or cannot be written.

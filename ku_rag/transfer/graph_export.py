@@ -43,14 +43,7 @@ Entities = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class GraphExport(Serializable):
-    """What an export wrote.
-
-    Args:
-        entities: Number of entities.
-        relations: Number of relations.
-        images: Number of pictures.
-        left_out: Pictures that are missing or damaged.
-    """
+    """Numbers of what an export wrote, and pictures that are missing or damaged."""
 
     entities: int
     relations: int

@@ -139,12 +139,9 @@ def write(
 ) -> Exported:
     """Write the state that a connection reads into an empty folder.
 
-    Args:
-        connection: In a read transaction.
-        layout: Places of the picture files.
-        folder: Receives the tables, the pictures and, last, the manifest.
-        settings: Settings of a base that is made from the export.
-        salvaged: Whether the base was damaged; stated in the manifest.
+    The connection is in a read transaction. `settings` are those of a base that is made from the
+    export. `salvaged` states in the manifest that the base was damaged. The manifest is written
+    last.
 
     Raises:
         Corrupt: A page fails its checksum.

@@ -129,9 +129,7 @@ class Export:
     def batches(self, table: TableFile, dim: int = 0) -> Iterator[RowBatch]:
         """Yield the sound rows of a table; none of a missing table.
 
-        Args:
-            table: Which table.
-            dim: Length of its vectors; 0 reads no vectors.
+        Vectors have the length `dim`; 0 reads no vectors.
 
         Raises:
             BadInput: The file cannot be read, a column is missing or of a wrong type, or vectors

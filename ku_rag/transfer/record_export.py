@@ -37,10 +37,7 @@ def write_records(
 ) -> dict[str, Any]:
     """Write the tables and pictures of an export, one row for each record with an id.
 
-    Args:
-        folder: Empty.
-        records: Encoded; those that belong to no unit come last.
-        encoder: The encoder of their vectors.
+    The folder is empty. The records are encoded, and those that belong to no unit come last.
 
     Returns:
         Fields of the manifest: "counts" of rows by table, "bytes" and "sha256" by file.
