@@ -124,12 +124,8 @@ def _system_faces(bold: bool) -> tuple[Path, ...]:
 def characters(path: Path) -> frozenset[int]:
     """Return the code points that a TrueType or OpenType file has outlines for.
 
-    Args:
-        path: the file; of a collection, the first face is read.
-
-    Returns:
-        No code points for a file that is damaged or holds bitmaps only, which Pillow draws at one
-        size.
+    Of a collection, the first face is read. A file that is damaged has none, nor has one that holds
+    bitmaps only, which Pillow draws at one size.
     """
     from fontTools.ttLib import TTFont
 

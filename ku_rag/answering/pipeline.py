@@ -130,12 +130,9 @@ class Planned:
     """Evidence that a plan collected, in place of one search.
 
     Args:
-        matched: the units that its searches matched.
         evidence: chunks and texts of searchers, best first.
         paths: graph paths and parts of evidence graphs.
         queries: the last queries, which are answered beside the question.
-        plan: the plan.
-        milliseconds: time of the plan.
         replies: of the model that planned, which count in the usage.
     """
 
@@ -179,13 +176,9 @@ def ask(
 
     No transaction is open while a model is asked, so the store may be read several times.
 
-    Args:
-        base: the knowledge base.
-        question: with the picture.
-        mllm: answers, and corrects its answer with the evidence; None for the extractive reader.
-        planned: evidence that a plan collected; None to search.
-        vision: sees pictures in place of the model that answers, which is sent none.
-        steps: the steps of another method, such as a published one.
+    The model corrects its answer with the evidence; without one the extractive reader answers.
+    `vision` sees pictures in its place. `planned` is evidence that a plan collected, in place of a
+    search, and `steps` are those of another method, such as a published one.
 
     Raises:
         BadInput: the picture or a prompt cannot be read, or the reranker cannot score.
@@ -289,8 +282,6 @@ class QuerySteps:
     """The steps of one query.
 
     Args:
-        base: the knowledge base.
-        question: with the picture.
         picture: the RGB picture that is matched.
         chain: the model that answers; None for the extractive reader.
         planned: evidence that a plan collected; None to search.

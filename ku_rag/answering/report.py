@@ -29,11 +29,9 @@ class Section:
     """One answer of a report.
 
     Args:
-        answer: the answer.
         picture: the question's picture, upright; the region's box refers to its pixels.
         unit_pictures: the matching picture of each unit, by unit id.
         pages: the pages of the passage, if there are any.
-        note: a remark under the question.
         places: the page with the cited place, by label of the evidence.
     """
 
