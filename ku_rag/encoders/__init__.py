@@ -90,10 +90,8 @@ def deferred_encoder(
 ) -> Encoder:
     """Return the encoder that a base was made with; it is created at its first use.
 
-    Args:
-        spec: its name; None for an object, which cannot be created again.
-        stored: fingerprint and length of the vectors of texts, and of those of pictures.
-        settings: name device, batch size and endpoint.
+    An object, which has no name, cannot be created again. `stored` has fingerprint and length of
+    the vectors of texts, and of those of pictures.
     """
     parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in stored))
     deferred: list[Any] = [

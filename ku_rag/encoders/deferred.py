@@ -16,16 +16,14 @@ from ku_rag.errors import Mismatch, NotFound
 class Deferred:
     """The encoder of an existing knowledge base; see `Encoder`.
 
+    All attributes but fingerprint, dim and `finds_regions` are those of the loaded encoder. They
+    raise what `load` raises, and Mismatch if the loaded encoder has another fingerprint.
+
     Args:
-        spec: of the encoder.
         whole: spec of the base's encoder, which may be a pair with this one.
         fingerprint: stored in the base.
         dim: length of its vectors.
         find: returns its class, which needs no weights.
-        load: creates the encoder.
-
-    All attributes but fingerprint, dim and `finds_regions` are those of the loaded encoder. They
-    raise what `load` raises, and Mismatch if the loaded encoder has another fingerprint.
     """
 
     spec: str

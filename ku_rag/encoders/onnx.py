@@ -39,13 +39,9 @@ def load_network(
 
     The function also takes the number of tokens before the padding, None if there is no padding.
 
-    Args:
-        model: path or content of an ONNX file.
-        input: name of the input.
-        output: name of the output; "" for the first.
-        pooling: "first" or "mean" of an output with a vector for each token.
-        threads: number of threads of one run; 0 for one per core.
-        extra_name: extra that installs onnxruntime for the caller, named if it is missing.
+    The first output is read if none is named; `pooling` is "first" or "mean" of an output with a
+    vector for each token. 0 threads are one per core. `extra_name` is the extra that is named if
+    onnxruntime is missing.
     """
     runtime = extra(extra_name, "onnxruntime")
     options = runtime.SessionOptions()
@@ -77,13 +73,9 @@ def pixels(
 ) -> Vectors:
     """Return an RGB picture as the input of a network, float32[1, 3, size, size].
 
-    Args:
-        image: the picture.
-        size: width and height of the input, px.
-        mean: of each channel, 0 to 1; it is subtracted.
-        std: of each channel, 0 to 1; the rest is divided by it.
-        resize: "stretch" to the size, or scale the shorter side to it and "crop" the middle.
-        filter: of Pillow, such as "bilinear".
+    `mean` and `std` of each channel are 0 to 1. `resize` is "stretch" to the size in pixels, or
+    "crop" for the middle after the shorter side is scaled to it. `filter` is one of Pillow, such as
+    "bilinear".
     """
     resample = Resampling[filter.upper()]
     if resize == "crop":

@@ -60,8 +60,6 @@ class ModelFiles:
 
     Args:
         model: open_clip's name of the model; "local" for a folder.
-        weights: the file of weights.
-        folder: of its configuration, if it has one.
         trained: open_clip's configuration of the pretrained weights.
     """
 

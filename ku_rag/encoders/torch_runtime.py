@@ -39,9 +39,8 @@ class Place:
 def torch_device(name: str, *, needs: str) -> device:
     """Return a torch device by name.
 
-    Args:
-        name: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
-        needs: the extra that brings torch.
+    The name is "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
+    `needs` is the extra that brings torch.
 
     Raises:
         BadInput: the machine has no such device.

@@ -339,13 +339,8 @@ def _lab() -> Floats:
 def _nearest(kind: str, count: int, width: float) -> tuple[Ints, Floats]:
     """Return the nearest colours to every 15-bit colour, with shares that change smoothly.
 
-    Args:
-        kind: "palette" for the 128 colours of descriptor_colours.txt, "plain" for 12 colours.
-        count: how many are nearest.
-        width: scale of a distance in L*a*b*.
-
-    Returns:
-        int32 and float32[count, 32768].
+    `kind` is "palette" for the 128 colours of descriptor_colours.txt or "plain" for 12 colours,
+    `width` the scale of a distance in L*a*b*. Both results are [count, 32768].
     """
     colours = _numbers("descriptor_colours.txt") if kind == "palette" else _PLAIN_COLOURS
     anchors = np.asarray(colours, np.float32).reshape(-1, 3)

@@ -41,10 +41,8 @@ class RegionMatch:
     """A stored picture that matches a region of the picture.
 
     Args:
-        image_row: the stored picture.
         cosine: of its vector and that of the region.
         score: how well it matches; comparable within one picture only.
-        region: where.
         whole: cosine of its vector and that of the whole picture, above the lowest one found; 0 if
             it is not among those found.
         similarity: the score of the region alone, before registration.
