@@ -18,8 +18,6 @@ class Difference(Serializable):
     """The difference of two runs in a measure, over the questions that both have a score for.
 
     Args:
-        first: Mean of the first run.
-        second: Mean of the second run.
         p: P-value of a paired permutation test.
         better: Questions where the second run is better: its score is higher, or for some measures
             lower.

@@ -30,7 +30,6 @@ class EvaluationQuestion(Serializable):
 
     Args:
         id: Unique in its dataset.
-        question: The question.
         image: Its picture; None for a question about text.
         answers: Gold answers. Most measures accept each of them; those for lists compare all.
         units: Ids of the units with the answer; empty where the dataset does not name them.

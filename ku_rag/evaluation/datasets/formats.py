@@ -30,8 +30,6 @@ class DatasetFormat:
         measures: Names of its official measures, the main one first.
         fields: Names of fields of the project's format, and their places in a record: "a", or "a.b"
             for the field b of an object, or of each object of a list. Empty for the project's own.
-        more: Returns further fields of a record.
-        records: Yields the records of a file.
     """
 
     measures: tuple[str, ...]
