@@ -56,7 +56,6 @@ class IndexPlan:
     """Search parameters of an index.
 
     Args:
-        kind: see the module docstring.
         candidates: rows to rescore for every ten hits.
         probes: IVF lists to scan; 0 for kinds without lists.
         recall: measured recall@10, 0 to 1.

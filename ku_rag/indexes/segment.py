@@ -40,8 +40,6 @@ class Segment:
     Args:
         rows: int64[n], ascending: the row at each position of the index.
         index: the FAISS index, filled in that order.
-        plan: its search parameters.
-        quantizer: applied to queries; None for none.
         file: the name of its file without suffix; "" when it has none.
     """
 

@@ -66,13 +66,9 @@ def build_segment(
 ) -> Segment:
     """Build a segment that reaches a recall; fall back to others if the kind does not.
 
-    Args:
-        gather: reads vectors from the store.
-        rows: int64[n], ascending, each with a stored vector.
-        dim: length of a vector.
-        kind: the kind to try; small segments are always flat.
-        recall: required recall@10, 0 to 1.
-        chosen: the user chose the kind, so a fallback is a warning.
+    `gather` reads the vectors of rows int64[n], ascending, from the store. Small segments are
+    always flat. The recall@10 is 0 to 1. Where the user has chosen the kind, a fallback is a
+    warning.
     """
     large = len(rows) * dim * np.dtype(np.float16).itemsize > _FLAT_MAX_BYTES
     fallbacks: list[KindName] = ["ivf-sq8", "flat"] if large else ["flat"]

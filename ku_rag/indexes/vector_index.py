@@ -49,11 +49,8 @@ class VectorIndex:
     """Nearest neighbours among the vectors of one kind and encoder.
 
     Args:
-        database: the store.
-        folder: of the index files.
         kind: "chunk" or "image".
         encoder: row of the encoder in the store.
-        dim: length of a vector.
         try_lock: a reader that had to rebuild segments writes them if this acquires the lock.
     """
 
