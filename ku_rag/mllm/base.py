@@ -158,8 +158,6 @@ class MeteredMLLM:
     """Passes requests on to a model, and collects the replies for `usage`.
 
     Args:
-        mllm: the model.
-        replies: to it, in order.
         vision: takes the requests with pictures in its place; None for the same model.
     """
 

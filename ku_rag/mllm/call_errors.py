@@ -64,12 +64,10 @@ class CallError(ModelFailed):
     """One call failed.
 
     Args:
-        message: what happened and what to do.
         retryable: whether the same call may succeed later.
         pause_s: seconds that the endpoint asks to wait; None if it does not say.
         status: of the HTTP response, 0 if there was none.
         param: the request parameter that the endpoint rejects, if it names one.
-        reason: the endpoint's own error message.
     """
 
     def __init__(

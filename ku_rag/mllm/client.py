@@ -45,7 +45,6 @@ class Endpoint:
 
     Args:
         settings: those of addresses, retries, concurrency and time; a call over it is not repeated.
-        model: the model, for messages.
         setting: the setting that names the address, "mllm_url" or "encoder_url".
         wait: called with the seconds to wait before a retry.
 

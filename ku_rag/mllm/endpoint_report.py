@@ -26,7 +26,6 @@ class EndpointReport(Serializable):
     """What was found out.
 
     Args:
-        url: the endpoint's address.
         model: the model; "" if only the endpoint was tried.
         models: names of the endpoint's models; none if it does not list them.
         replies: whether the model replied to a request.

@@ -32,7 +32,6 @@ class Prompt:
     Args:
         name: the file's name without ".md".
         version: from the first line; for a file of the user, with a digest of the file.
-        text: the template.
     """
 
     name: str
