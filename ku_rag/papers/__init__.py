@@ -32,9 +32,8 @@ _SWITCHES = {"kcc", "units", "graph"}
 def load_steps(options: Mapping[str, object]) -> type[QuerySteps] | None:
     """Return the steps of a published method; None for those of ku-rag.
 
-    Args:
-        options: those of `KnowledgeBase.query`: "strict" is a key of `STRICT` or "", the method
-            "evidence" builds an evidence graph.
+    Of the options of `KnowledgeBase.query`, "strict" is a key of `STRICT` or "", and the method
+    "evidence" builds an evidence graph.
 
     Raises:
         BadInput: there is no such method, or it does not use an option that is set.

@@ -44,13 +44,10 @@ class PlanExport(Serializable):
 def export_plans(files: Sequence[Path], out: Path, least: Mapping[str, float]) -> PlanExport:
     """Write the decisions of accepted plans, and describe the file in dataset_info.json beside it.
 
-    A plan is accepted if it, or the answer that contains it, has "accepted": true; or if the
-    record of a run that contains it reaches the least scores.
+    A plan is accepted if it, or the answer that contains it, has "accepted": true; or if the record
+    of a run that contains it reaches the least scores, by measure.
 
-    Args:
-        files: JSON files of plans or answers, JSON lines of answers, or folders of runs.
-        out: a JSON file.
-        least: the least score by measure.
+    The files are JSON of plans or answers, JSON lines of answers, or folders of runs.
 
     Raises:
         NotFound: a file does not exist.

@@ -131,10 +131,7 @@ class Round(Serializable):
         clear: whether the planner found the query clear as it is.
         region: the part of the picture to search, for the action "region".
         why: reasons for the queries and for the action, in this order.
-        searches: a search for each query.
         tokens: tokens of the replies to both decisions, in this order.
-        milliseconds: time of the decisions.
-        notes: problems with the decisions.
     """
 
     queries: tuple[str, ...]
@@ -153,16 +150,10 @@ class Plan(Illustrated):
     """The plan of a question.
 
     Args:
-        question: the question, Q0.
-        rounds: in order.
         image: the file of its picture; None without one.
-        settings: how it was planned.
         planner: what planned it: "mllm", "embedded" or "document".
-        stopped: why it ended.
         usage: see `ku_rag.mllm.base.usage`.
-        milliseconds: time of all rounds.
         accepted: whether a person approved it; see `ku plan export`.
-        version: of the document.
     """
 
     question: str

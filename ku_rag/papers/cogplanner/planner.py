@@ -16,14 +16,12 @@ class PlanState:
     """The state of a plan, S_t (CogPlanner, section 3.1).
 
     Args:
-        question: the question, Q0.
         queries: the last queries: Q_{t-1}, or Q_t for a choice that follows the reformulation.
         picture: RGB; None without one.
         rounds: the rounds so far, with what they found.
         units: the units that the picture or the last query matches, best first.
         about: ids of those that the question can be about: the picture certainly shows them, or
             the query names them.
-        searchers: names of the installed searchers.
     """
 
     question: str
@@ -48,8 +46,6 @@ class Reformulation:
     Args:
         queries: the query, refined or unchanged, or its sub-queries.
         clear: whether it needs no further reformulation.
-        why: the reason, one sentence.
-        tokens: tokens of the model's reply.
         note: a problem with the decision; "" for none.
     """
 

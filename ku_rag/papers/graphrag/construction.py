@@ -42,7 +42,6 @@ class EvidenceSearch(Illustrated):
         pattern: The pattern graph G1.
         sizes: Nodes and edges of the stages "retrieval" (G2), "clue" (G3) and "evidence" (G4).
         enough: Whether the agents judged a graph sufficient.
-        stopped: Why the construction ended.
         trace: Questions to the agents and their answers, in order.
         agents: Who took the roles: "model" or "embedded".
     """

@@ -47,12 +47,10 @@ class EvidenceNode(Serializable):
         id: Unique in the graph: "text:KEY", "image:ROW", "table:SOURCE.PLACE", "row:…".
         name: The name of an entity; the title of a picture or table.
         type: A type of the pattern, or the modality.
-        modality: What it is.
         description: What the texts, the picture or the row say of it.
         chunks: Rows of the chunks that it comes from.
         image: Row of the picture in the store.
         titles: Names by which a picture or table is anchored.
-        file: Path of the picture.
         rows: Rows of the table that a model may be shown, each with the row of its chunk.
     """
 
@@ -82,13 +80,9 @@ class EvidenceNode(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceEdge(Serializable):
-    """A directed relation between two nodes.
+    """A directed relation between two nodes, by their ids, and what a text says of it.
 
     Args:
-        source: Id of the node where it starts.
-        relation: Its word.
-        target: Id of the node where it ends.
-        description: What the text says of it.
         chunk: Row of the chunk that states it; None for the anchor of a picture or table.
     """
 

@@ -32,7 +32,6 @@ class Setting:
     """A row of table 2.
 
     Args:
-        name: The name in commands and results.
         vision: Whether the model receives the pictures d; where it searches, it describes them.
         described: Whether it receives the description by people instead (s).
         gold: Whether it receives the annotated paths.
@@ -66,7 +65,6 @@ class GraphAnswer:
     """An answer with its evidence and trace.
 
     Args:
-        setting: The name of the setting.
         answer: The model's answer; "" if it did not reply after a search.
         failed: Why there is no answer, or "".
         perception: The description of the pictures that the setting uses.
@@ -129,18 +127,10 @@ def answer(
 ) -> GraphAnswer:
     """Answer a question in one of the six settings (eq. 2 to 4, 11).
 
-    Args:
-        graph: The graph.
-        query: The query. Every setting uses its hints; the settings that take a description by
-            people use its perception.
-        setting: A key of `SETTINGS`.
-        mllm: The model, for perceiver, agents and summariser.
-        limits: How far the search goes.
-        topic: Where the search starts; None: the agents select it.
-        gold: The annotated paths, for "knowledgeable".
-        captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
-        prompts: By name; by default those of the package.
-        needs_reply: Whether a search without a reply of the model at its end is an error.
+    Every setting, a key of `SETTINGS`, uses the hints of the query; those that take a description
+    by people use its perception. Without a topic the agents select it. `gold` are the annotated
+    paths for "knowledgeable", and `captioner` made the captions for "unaided-offline", see
+    `Knowledge`. With `needs_reply` a search whose end the model does not answer is an error.
 
     Raises:
         BadInput: The setting is unknown, or the query lacks what it takes.
