@@ -33,7 +33,6 @@ class Checkpoint:
 
     Args:
         network: a `SegmentationModel` of ultralytics for inference, on the CPU, in float32.
-        names: of the classes.
         side: the longer side of pictures in training, in pixels.
     """
 

@@ -19,11 +19,8 @@ to 0. Recall with black is far lower (docs/decisions/0013-regions.md)."""
 def crop(image: Image.Image, region: Region, background: Background = "keep") -> Image.Image:
     """Crop a region out of an RGB picture; the crop has the size of the region's box.
 
-    Args:
-        image: the picture of the region.
-        region: its mask, if it has one, has the size of its box.
-        background: "keep" returns the box; "mask" fills the pixels outside the mask with `FILL`.
-            Without a mask, or with an empty one, the background stays.
+    "keep" returns the box; "mask" fills the pixels outside the mask, which has the size of the box,
+    with `FILL`. Without a mask, or with an empty one, the background stays.
     """
     part = image.crop(region.box)
     if background == "keep" or region.mask is None or not region.mask.any():
