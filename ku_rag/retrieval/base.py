@@ -23,8 +23,6 @@ class Retrieval:
     """The parts of an open knowledge base that retrieval uses.
 
     Args:
-        database: the store.
-        layout: paths of the files.
         image_search: encoder, index and settings for matching pictures.
         chunk_search: encoder, index and settings for searching chunks.
         units: the filter of units; others are not found.

@@ -83,7 +83,6 @@ class ImageSearch:
     """What a picture is matched with.
 
     Args:
-        encoder: the base's own.
         segmenter: makes what proposes regions, at the first picture.
         images: index of the stored pictures.
         picture: the stored picture of a row, RGB.

@@ -28,7 +28,6 @@ class TextTuning(Serializable):
     """The weights of an encoder's cosines of texts, measured by questions.
 
     Args:
-        questions: how many were asked.
         weight: the weight with the best ranks; of equal ones the present or the smallest.
         weight_before: that of the base, or of the encoder.
         reciprocal_rank: mean reciprocal rank of the first chunk of a right unit, 0 to 1.
@@ -49,10 +48,8 @@ def tune_text_weight(
 ) -> TextTuning:
     """Search for the units of questions with several weights, and store the best one.
 
-    Args:
-        base: the base.
-        records: "file:line" and {"question": text, "units": [ids]}, as for `ku eval`, or the error
-            of a line. Records without units are skipped.
+    A record is "file:line" and {"question": text, "units": [ids]}, as for `ku eval`, or the error
+    of a line. Records without units are skipped.
 
     Raises:
         NotFound: the base has no unit of an id.
