@@ -43,11 +43,8 @@ class Encoded(Serializable):
     """The result of `encode`.
 
     Args:
-        shards: Number of shards.
         reused: Number of them that an earlier run had written.
-        counts: Rows by table.
         left_out: Items that are in no shard, in the order of the sources.
-        seconds: Duration.
     """
 
     shards: int
