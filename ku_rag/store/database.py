@@ -47,7 +47,6 @@ class Database:
     """The SQLite file of a knowledge base; threads may share it.
 
     Args:
-        path: the file.
         create: make it if it is missing; the caller holds the writer lock.
         read_only: open for reading; a folder that cannot be written to is opened immutable.
         outdated: open a base of an earlier version, too; only its upgrade may do so.

@@ -57,11 +57,8 @@ def copied(path: Path, copy: Path) -> Iterator[None]:
     """Copy a database into a new file with page checksums; its derived rows are stale.
 
     Until the end of the block no process can open the database: whoever did would go on with the
-    old file after the copy has replaced it.
-
-    Args:
-        path: the database; it is not changed, except that its log is emptied and removed.
-        copy: the new file.
+    old file after the copy has replaced it. The old file is not changed, except that its log is
+    emptied and removed.
 
     Raises:
         apsw.BusyError: another process uses the database.

@@ -34,9 +34,7 @@ class UnitSummary(Serializable):
 
     Args:
         id: its identity.
-        name: what people call it.
         kind: entity, event, rule, topic …
-        aliases: further names.
         metadata: what else was declared, as JSON values.
         match: whether its names are looked up in other units' texts.
         counts: numbers of "chunks", "named_in" (chunks of others that name it), "images" and
@@ -77,10 +75,7 @@ class UnitRecord(UnitSummary):
     Args:
         images: paths of its pictures in the store.
         texts: of its own sources, as they were given.
-        relations: that start at it.
-        sources: where its contents came from.
         named_in: chunks of other units that name it.
-        facts: what is stated of it.
         words: fingerprint of each recogniser → words and lines that it has read in the pictures.
     """
 
