@@ -30,10 +30,8 @@ def create(
     Its files are synced first, so `target` is complete even after a power cut. The next call
     deletes what a killed process left behind.
 
-    Args:
-        target: where the folder will be; it may exist if it is empty.
-        what: what is written, for messages.
-        replaces: whether a folder that holds files may be replaced.
+    The target may exist if it is empty, or if `replaces` allows to replace it. `what` is written,
+    for messages.
 
     Raises:
         Refused: the target exists and may not be replaced.

@@ -56,7 +56,6 @@ class Applied(Serializable):
     Args:
         found: number of increments in the folder.
         increments: number of those applied; 0 if the copy already had the last commit.
-        pictures: number of their pictures.
         commit: number of the commit that the copy holds now.
         erased: whether the log was emptied and deleted pictures were erased. False if others read
             an older state; then call again.

@@ -79,10 +79,8 @@ class Exported(Serializable):
     """What an export wrote.
 
     Args:
-        counts: Rows by table.
         pictures: Number of files copied.
         left_out: Pictures that are missing or damaged, and lost rows of a damaged base.
-        seconds: Duration.
         salvaged: For each table of a damaged base the number of rows "saved", the ranges of row
             numbers "lost"; None for a sound base.
     """

@@ -61,7 +61,6 @@ class RowBatch:
     """Consecutive rows of a table.
 
     Args:
-        columns: The values of each column.
         vectors: float16[rows, dim].
         without_vector: Numbers of the rows that have no vector, from 0.
     """

@@ -56,8 +56,6 @@ class ShardSet:
     """The records of all shards in a folder, shard by shard.
 
     Args:
-        folder: Folder that `ku encode` wrote.
-        pipeline: Stores the records.
         partial: Import the sound shards even if others are not sound.
 
     Raises:

@@ -43,10 +43,6 @@ class Snapshot(Serializable):
     """The result of a snapshot.
 
     Args:
-        pictures: number of pictures copied.
-        bytes: total size.
-        left_out: pictures that are missing or damaged.
-        seconds: duration.
         commit: number of the last commit that it contains.
         since: number of the commit at which an increment begins; None for a whole copy.
     """
