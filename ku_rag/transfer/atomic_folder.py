@@ -50,7 +50,10 @@ def create(
         lock_file(descriptor, wait=True)  # `_sweep` deletes folders that are not locked
         yield folder
         _check_free(target, replaces, what)
-        sync_tree(folder)
+        for root, _, files in os.walk(folder):
+            for name in files:
+                sync_path(Path(root, name))
+            sync_path(Path(root))
         _replace(folder, target)
     except OSError as error:
         raise _unwritable(target, what, error) from error
@@ -65,10 +68,8 @@ def copy_picture(
     """Copy a picture of the base; return why it was left out, None for a sound picture.
 
     The folder of the copy is created. `digest` is the content hash. With `link` it is a hard link
-    if the file system supports it; the file is not read then.
-
-    Raises:
-        OSError: the disk is full or cannot be written.
+    if the file system supports it; the file is not read then. `OSError` if the disk is full or
+    cannot be written.
     """
     try:
         if link:
@@ -99,14 +100,6 @@ def copy_file(source: Path, target: Path) -> str:
             digest.update(piece)
             out.write(piece)
     return digest.hexdigest()
-
-
-def sync_tree(folder: Path) -> None:
-    """Make every file and every name below a folder durable."""
-    for root, _, files in os.walk(folder):
-        for name in files:
-            sync_path(Path(root) / name)
-        sync_path(Path(root))
 
 
 def _check_free(target: Path, replaces: Callable[[Path], bool], what: str) -> None:
