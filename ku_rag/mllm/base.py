@@ -111,11 +111,7 @@ class Reply:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Reply:
-        """Restore a reply from `to_dict`.
-
-        Raises:
-            KeyError, TypeError: a field is missing, or `stored` is no mapping.
-        """
+        """Restore a reply from `to_dict`; `KeyError` or `TypeError` if it is something else."""
         return cls(**{field.name: stored[field.name] for field in fields(cls)[:-1]})
 
 

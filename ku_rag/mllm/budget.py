@@ -26,11 +26,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def take_call(self) -> None:
-        """Count a call before it is made.
-
-        Raises:
-            BudgetSpent: a limit is reached.
-        """
+        """Count a call before it is made; `BudgetSpent` if a limit is reached."""
         with self._lock:
             calls = self._max_calls and self.calls >= self._max_calls
             tokens = self._max_tokens and self.tokens >= self._max_tokens

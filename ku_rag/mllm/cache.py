@@ -27,11 +27,6 @@ from ku_rag.store.layout import write_durably
 _KEPT_S = 30 * 24 * 3600
 
 
-def default_folder() -> Path:
-    """Return $KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
-    return cache_folder() / "replies"
-
-
 def digest(request: Mapping[str, Any]) -> str:
     """Return the key of a request: the SHA-256 of its JSON with sorted names."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"))
@@ -62,13 +57,13 @@ def _vision_key(url: str, model: str) -> str:
 
 
 class ReplyCache:
-    """A folder of replies, by default `default_folder()`, which may be deleted at any time.
+    """A folder of replies, by default ~/.cache/ku-rag/replies, which may be deleted at any time.
 
     Several threads and processes may share it.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or default_folder()
+        self._folder = folder or cache_folder() / "replies"
 
     def get(self, key: str) -> Reply | None:
         """Return the reply stored under a key; None if there is none, or it expired."""

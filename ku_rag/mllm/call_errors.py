@@ -40,12 +40,8 @@ _NO_PICTURES = re.compile(
     re.I,
 )
 """What llama.cpp, vLLM, Ollama, OpenAI, DeepSeek and Groq say of pictures for models of text."""
-_BOUNDS = ("maxLength", "maxItems", "minItems")
-
-
-def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object of a schema without limits of lengths."""
-    return {name: value for name, value in schema.items() if name not in _BOUNDS}
+BOUNDS = ("maxLength", "maxItems", "minItems")
+"""Limits of lengths in schemas."""
 
 
 class PicturesNotSeen(ModelFailed):
@@ -111,10 +107,8 @@ def checked_body(
 ) -> object:
     """Return the JSON value of a response; some endpoints report an error with status 200.
 
-    `model` and `setting`, which names the address, are for messages.
-
-    Raises:
-        CallError: the response reports an error, or is not JSON.
+    `model` and `setting`, which names the address, are for messages. `CallError` if the response
+    reports an error, or is not JSON.
     """
     try:
         body: object = json.loads(text)
@@ -190,7 +184,7 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
     if error.status in _REJECTING | _FAILING and _PICTURES.search(text):
         return "pictures" if pictures > 1 else ""
     schema = json.dumps(sent.get("response_format", {}))
-    if any(bound in error.reason and f'"{bound}"' in schema for bound in _BOUNDS):
+    if any(bound in error.reason and f'"{bound}"' in schema for bound in BOUNDS):
         return "bounds"
     if _FORMATS.search(text) or (error.status in _REJECTING | _FAILING and not error.param):
         return str(sent.get("response_format", {}).get("type", ""))

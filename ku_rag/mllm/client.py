@@ -185,11 +185,7 @@ class EndpointMLLM:
         return reply
 
     def models(self) -> list[str]:
-        """Return the names of the endpoint's models.
-
-        Raises:
-            ModelFailed: the endpoint does not answer, or does not list them.
-        """
+        """Return the names of the endpoint's models; `ModelFailed` if it does not list them."""
         listed = self._endpoint.fetch("GET", "/models")
         entries = listed.get("data") if isinstance(listed, dict) else None
         names = [entry.get("id") for entry in entries or () if isinstance(entry, dict)]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import Message, Picture, Reply, Request, remove_control_characters
-from ku_rag.mllm.call_errors import PicturesNotSeen, TruncatedReply, without_bounds
+from ku_rag.mllm.call_errors import BOUNDS, PicturesNotSeen, TruncatedReply
 from ku_rag.mllm.prompts import without_control_tokens
 
 _JPEG_QUALITY = 90
@@ -62,7 +62,10 @@ def encode_request(
         if "json_schema" not in rejected:
             wanted = {"name": "reply", "strict": True, "schema": schema}
             if "bounds" in rejected:
-                wanted = json.loads(json.dumps(wanted), object_hook=without_bounds)
+                wanted = json.loads(
+                    json.dumps(wanted),
+                    object_pairs_hook=lambda pairs: {k: v for k, v in pairs if k not in BOUNDS},
+                )
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         else:
             *before, last = messages
@@ -127,10 +130,8 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 def decode_reply(body: object, request: Request, model: str) -> Reply:
     """Return the reply in the JSON value of a successful response to a request.
 
-    `check_complete` raises an error if the reply is truncated.
-
-    Raises:
-        ModelFailed: it holds no message.
+    `check_complete` raises an error if the reply is truncated. `ModelFailed` if it holds no
+    message.
     """
     fields = body if isinstance(body, dict) else {}
     choices = fields.get("choices")

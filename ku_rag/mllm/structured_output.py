@@ -50,10 +50,8 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     Properties that the schema does not name are dropped. Values of another type are converted where
     their meaning is plain, longer ones are cut, and a property that is not required is dropped if
     it does not fit. Choices in the items of a list are not checked: the caller drops unknown ones,
-    so that one of them does not cost the others.
-
-    Returns:
-        The last object that fits, and ""; or None and the problem, as a clause.
+    so that one of them does not cost the others. Returns the last object that fits, and ""; or None
+    and the problem, as a clause.
 
     Raises:
         MissingExtra: jsonschema is not installed.
@@ -65,7 +63,11 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     sources = dict.fromkeys((text, _TRAILING_COMMA.sub("", text)))
     for value in (item for source in sources for item in reversed([*_objects(source)])):
         data = _convert(value, schema)
-        errors = [error for error in validator.iter_errors(data) if not _is_in_list(error)]
+        errors = [
+            error
+            for error in validator.iter_errors(data)
+            if not (error.validator == "enum" and any(isinstance(part, int) for part in error.path))
+        ]
         loose = {error.path[0] for error in errors if error.path and error.path[0] not in required}
         data = {name: item for name, item in data.items() if name not in loose}
         left = [error for error in errors if not (error.path and error.path[0] in loose)]
@@ -75,11 +77,6 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
         message = " ".join(error.message.split())[:_MAX_MESSAGE]
         problem = problem or f"the reply does not fit the schema ({error.json_path}: {message})"
     return None, problem or "the reply holds no JSON object"
-
-
-def _is_in_list(error: Any) -> bool:  # noqa: ANN401 - of an optional package
-    """Whether an error is an unknown choice in an item of a list."""
-    return error.validator == "enum" and any(isinstance(part, int) for part in error.path)
 
 
 def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
