@@ -7,7 +7,7 @@ Stage III (algorithm 1) judges, asks pictures, reads tables, and expands along G
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -27,7 +27,7 @@ from ku_rag.papers.graphrag.layered_drawing import draw_layers
 from ku_rag.papers.graphrag.media import pictures_of, row_graph, tables_of
 from ku_rag.retrieval.base import Retrieval
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Evidence, Illustrated, TableRow
+from ku_rag.types import Evidence, Illustrated
 
 _MOST_MINED = 20
 """Rows of one table that become nodes."""
@@ -92,10 +92,8 @@ def build(
     """Build the evidence graph of a question, until the model's budget is spent at the latest.
 
     `evidence` are retrieved chunks and table rows, best first. `subjects` is id → name of the units
-    that the question's picture shows. The agents serve this question only.
-
-    Raises:
-        ModelFailed, BudgetSpent: The model did not reply with a pattern.
+    that the question's picture shows. The agents serve this question only. `ModelFailed` or
+    `BudgetSpent` without a pattern by the model.
     """
     pattern = agents.pattern([*subjects.values()])
     passages = [piece for piece in evidence if not piece.table][: settings.passages]
@@ -229,17 +227,12 @@ class _Construction:
         if not (self.settings.table_mining and tables):
             return
         self.mined |= {table.id for table in tables}
+        graph = Graph(self.base.database.connection, self.base.layout)
         for table, (names, rows) in zip(tables, self.agents.mine_tables(tables), strict=True):
             for chunk, row in rows[:_MOST_MINED]:
-                self._add_row(table, chunk, row, names)
-
-    def _add_row(
-        self, table: EvidenceNode, chunk: int, row: TableRow, named: Iterable[str]
-    ) -> None:
-        """Add a row of a table, and entities of its cells, to the graph and to G2."""
-        graph = Graph(self.base.database.connection, self.base.layout)
-        part = row_graph(graph, table, chunk, row, named, self.around.nodes)
-        self.graph = self.graph.joined(part.nodes.values(), part.edges)
-        self.around = self.around.joined([self.graph.nodes[id] for id in part.nodes], part.edges)
-        links = {cell.link: cell.text for _, cell in row.cells if cell.link}
-        self._anchor(links, part.of("text"))
+                part = row_graph(graph, table, chunk, row, names, self.around.nodes)
+                self.graph = self.graph.joined(part.nodes.values(), part.edges)
+                nodes = [self.graph.nodes[id] for id in part.nodes]
+                self.around = self.around.joined(nodes, part.edges)
+                links = {cell.link: cell.text for _, cell in row.cells if cell.link}
+                self._anchor(links, part.of("text"))

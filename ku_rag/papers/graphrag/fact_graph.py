@@ -85,7 +85,7 @@ def _of_text(
 ) -> Iterator[EvidenceGraph]:
     """Yield the units that a text is of, each with what the question asks for."""
     query = "SELECT u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value ORDER BY w.key"
-    units = [row for (row,) in graph.connection.execute(query, (as_json(piece.owners),))]
+    units = graph.connection.column(query, (as_json(piece.owners),))
     facts, description = FactReader(graph.connection, graph.among), _description(piece.text, terms)
     for entity in graph.of_units(units):
         id = text_id(entity.name)

@@ -89,13 +89,13 @@ def tables_of(
         places.setdefault((source, place), []).append(chunk)
     tables = []
     for (source, place), hits in list(places.items())[:most]:
-        others = connection.execute(
+        others = connection.column(
             "SELECT c.row FROM chunks c CROSS JOIN table_rows t "
             "ON t.source = c.source AND t.document = c.document "
             "WHERE c.source = ? AND t.place = ? ORDER BY c.position LIMIT ?",
             (source, place, _MOST_ROWS),
         )
-        chunks = list(dict.fromkeys([*hits, *(row for (row,) in others)]))[:_MOST_ROWS]
+        chunks = list(dict.fromkeys([*hits, *others]))[:_MOST_ROWS]
         rows = table_rows.of_chunks(connection, chunks)
         # A long row is several chunks.
         first = {row.row: (chunk, row) for chunk, row in reversed(rows.items())}
