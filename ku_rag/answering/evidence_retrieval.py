@@ -65,14 +65,14 @@ def own_evidence(
     units = [unit.row for unit in matched.units if unit.id in matched.about]
     listed = [piece.chunk for piece in (*evidence, *rows)]
     chunks = [chunk for chunk, *_ in lines if chunk not in listed]
-    own = base.database.connection.execute(
+    own = base.database.connection.column(
         "SELECT DISTINCT l.chunk FROM json_each(?) r CROSS JOIN unit_chunks l ON l.unit = r.value "
         "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
         (as_json(units), as_json(listed), _MOST_OWN),
     )
     connection, number = base.database.connection, sections.numbered(question)
     of_section = text_places.of_section(connection, number, units) if number else []
-    chunks = list(dict.fromkeys([*chunks, *of_section, *(row for (row,) in own)]))
+    chunks = list(dict.fromkeys([*chunks, *of_section, *own]))
     more = list_evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in matched.units])
     return [replace(piece, label=f"E{first_label + n}") for n, piece in enumerate((*rows, *more))]
 
@@ -154,11 +154,7 @@ def graph_of(base: Retrieval) -> Graph:
 
 
 def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
-    """The pictures by which units were seen, by the ids of these.
-
-    Raises:
-        Corrupt: one is not what was stored.
-    """
+    """Return the pictures by which units were seen, by their ids; `Corrupt` if one has changed."""
     return {
         unit.id: unit_records.picture(base.database.connection, base.layout, unit.image_row)
         for unit in matched.units

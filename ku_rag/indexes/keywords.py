@@ -167,12 +167,12 @@ def units_with(
     `whole` accepts only forms of the word itself.
     """
     # A cross join keeps the written order: the words are read once, not once per listed chunk.
-    rows = connection.execute(
+    rows = connection.column(
         "SELECT DISTINCT l.unit FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
         "WHERE words MATCH ? AND l.owned AND l.unit IN (SELECT value FROM json_each(?))",
         (_word(word, whole=whole), as_json(units)),
     )
-    return {unit for (unit,) in rows}
+    return set(rows)
 
 
 def has_word(connection: Connection, word: str, *, least: int = 1) -> bool:

@@ -82,13 +82,8 @@ def tune(
 ) -> tuple[TuningResult, Segment | None]:
     """Build and measure every kind, or only one, and choose the fastest that reaches the recall.
 
-    The index is not changed.
-
-    Returns:
-        The result and a segment of the chosen kind; None if there are too few vectors.
-
-    Raises:
-        Refused: the given kind does not reach the recall.
+    The index is not changed. The segment is of the chosen kind; None if there are too few vectors.
+    `Refused` if the only kind does not reach the recall.
     """
     rows = index.rows()
     if len(rows) < vector_index.BASE_MIN:

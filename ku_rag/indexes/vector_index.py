@@ -113,11 +113,7 @@ class VectorIndex:
             return top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
-        """Read the stored vectors of rows: (int64[n] ascending, float32[n, dim]).
-
-        Raises:
-            Corrupt: a vector fails its checksum.
-        """
+        """Return rows int64[n], ascending, and float32[n, dim]; `Corrupt` if one is damaged."""
         return stored.gather(self._database.connection, self.kind, self._encoder, rows, self.dim)
 
     def score(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:

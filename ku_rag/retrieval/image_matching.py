@@ -131,11 +131,11 @@ def match_image(
     """
     nearest, owners = search.images.search, partial(_owners, connection, among)
     if among is not None:
-        image_rows = connection.execute(
+        image_rows = connection.column(
             "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
             (as_json(among.tolist()),),
-        ).fetchall()
-        nearest = partial(nearest, among=np.array([row for (row,) in image_rows], np.int64))
+        )
+        nearest = partial(nearest, among=np.array(image_rows, np.int64))
     if not search.images.count or (among is not None and not image_rows):
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()
@@ -258,10 +258,8 @@ def match_regions(
     picture of any other unit in the same region, because a region that resembles many units shows
     none of them. Their confidence is that of `calibrate`, unless labelled pictures set it.
 
-    `vectors` are float32[n, d], of the crops of the regions.
-
-    Returns:
-        Matches, the best first, each at its best region.
+    `vectors` are float32[n, d], of the crops of the regions. The matches are sorted, the best
+    first, each at its best region.
     """
     rows, cosines = search(vectors, NEAREST)
     units = owners(np.unique(rows[rows >= 0]).tolist())

@@ -82,12 +82,12 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         for size in range(min(_LONGEST_NAME, len(folded)), 0, -1)
         for at in range(len(folded) - size + 1)
     }
-    rows = connection.execute(
+    rows = connection.column(
         "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
         "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
         (as_json({form for key in spans.values() for form in singulars(key)}),),
     )
-    stored = {key for (key,) in rows if matchable(key)}
+    stored = set(filter(matchable, rows))
     names = NamesFound()
     for span, key in spans.items():
         form = next((form for form in singulars(key) if form in stored), None)
@@ -111,10 +111,10 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         if len(inside) != 1 or not others:
             continue
         key = inside[0].key
-        keys = connection.execute(
+        keys = connection.column(
             "SELECT key FROM names WHERE unit IN (SELECT unit FROM names WHERE key = ?)", (key,)
         )
-        if others.isdisjoint(word for (name,) in keys for word in name.split(" ")):
+        if others.isdisjoint(word for name in keys for word in name.split(" ")):
             names.spans.remove(inside[0])
             names.similar[question[tokens[start].start : tokens[end - 1].end]] = key
     return names
@@ -233,12 +233,12 @@ def _add_similar(
 
     near: list[tuple[bool, int, float, str, int, tuple[str, ...]]] = []
     for start in range(max(0, place - _LONGEST_MISSPELT + 1), place + 1):
-        rows = connection.execute(
+        keys = connection.column(
             "SELECT key FROM names WHERE key BETWEEN ?1 AND ?1 || char(1114111) UNION "
             "SELECT key FROM entities WHERE key BETWEEN ?1 AND ?1 || char(1114111) LIMIT ?2",
             (tokens[start].folded[0], _CANDIDATES),
         )
-        keys = [key for (key,) in rows] if tokens[start].folded not in stop_words() else []
+        keys = keys if tokens[start].folded not in stop_words() else []
         for end in range(place + 1, min(len(tokens), start + _LONGEST_MISSPELT) + 1):
             folded = tuple(token.folded for token in tokens[start:end])
             text = " ".join(folded)

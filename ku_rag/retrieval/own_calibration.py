@@ -32,8 +32,8 @@ def unknown_leads(
     The lead is the cosine to the nearest picture less that to the nearest of any other unit,
     float64[n] of at most 200 pictures, the first by content hash.
     """
-    sample = connection.execute("SELECT row FROM images ORDER BY hash LIMIT ?", (_PICTURES,))
-    rows, vectors = images.gather(np.array([row for (row,) in sample], np.int64))
+    sample = connection.column("SELECT row FROM images ORDER BY hash LIMIT ?", (_PICTURES,))
+    rows, vectors = images.gather(np.array(sample, np.int64))
     if not len(rows):
         return np.zeros(0)
     near, cosines = images.search(vectors, NEAREST)

@@ -67,13 +67,12 @@ def tune_text_weight(
         units = arguments.texts(record.get("units", ()), f"{where}: units")
         if units:
             with snapshot(connection):
-                rows = connection.execute(
+                right = connection.column(
                     "SELECT chunk FROM json_each(?) JOIN unit_chunks ON unit = value WHERE owned",
                     (as_json(known_row(connection, unit) for unit in units),),
                 )
-                right = {row for (row,) in rows}
                 matched = match(base, None, question, 0).units
-                ranks.append([_rank(base, question, matched, right, w) for w in weights])
+                ranks.append([_rank(base, question, matched, set(right), w) for w in weights])
     if len(ranks) < _FEWEST:
         raise BadInput(
             f'{len(ranks)} records have units: expected at least {_FEWEST} of {{"question": text, '

@@ -13,11 +13,7 @@ from ku_rag.store.layout import Layout, delete_file
 
 
 def refuse_copy(database: Database, layout: Layout) -> None:
-    """Refuse to compact a copy that follows its base: its commit would end the chain.
-
-    Raises:
-        Refused: the base is an unchanged copy.
-    """
+    """Raise `Refused` for an unchanged copy, which may follow its base: a commit would end that."""
     state = str(database.meta("state")).encode()
     if layout.copied.is_file() and state in layout.copied.read_bytes():
         raise Refused(
@@ -56,17 +52,15 @@ def compact(database: Database, layout: Layout) -> None:
 def sweep(database: Database, layout: Layout) -> bool:
     """Empty the log, and delete the picture files that no row names.
 
-    The caller holds the writer lock.
-
-    Returns:
-        False if others read an older state, which may need the pictures; then nothing is done.
+    The caller holds the writer lock. False if others read an older state, which may need the
+    pictures; then nothing is done.
     """
     with explained(database.path):
         try:
             database.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.LockedError):
             return False
-    stored = {file for (file,) in database.connection.execute("SELECT file FROM images")}
+    stored = set(database.connection.column("SELECT file FROM images"))
     for file in layout.images.glob("*/*"):
         if file.is_file() and f"{file.parent.name}/{file.name}" not in stored:
             delete_file(file)

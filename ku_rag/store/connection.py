@@ -58,6 +58,10 @@ class Connection(apsw.Connection):
         def execute(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
             """Run statements; see `apsw.Connection.execute`."""
 
+    def column(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        """Return the values of a query with one column."""
+        return [value for (value,) in self.execute(query, values)]
+
 
 def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
     """Open a connection to a database file, verifying page checksums.
@@ -255,8 +259,8 @@ def fields(count: int) -> str:
 
 def last_row(connection: Connection, table: str) -> int:
     """The largest number that a row of a table ever had; numbers are never used twice."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-    return int(row[0]) if row else 0
+    numbers = connection.column("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+    return int(numbers[0]) if numbers else 0
 
 
 def fetch_rows(connection: Connection, query: str, *values: object) -> Rows:

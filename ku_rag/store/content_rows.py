@@ -32,8 +32,7 @@ def content_hash(data: str | bytes) -> str:
 
 def sources_of(connection: Connection, unit: int) -> list[int]:
     """The rows of a unit's own sources."""
-    rows = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
-    return [row for (row,) in rows]
+    return connection.column("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
 
 
 def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
@@ -42,10 +41,8 @@ def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
         return Deleted()
     listed, wanted = "(SELECT value FROM carray(?))", (array_of(sources),)
     rows = drop_source_chunks(connection, sources)
-    links = connection.execute(
-        f"DELETE FROM unit_images WHERE source IN {listed} RETURNING image", wanted
-    )
-    images = _drop_unseen_images(connection, {image for (image,) in links})
+    drop_links = f"DELETE FROM unit_images WHERE source IN {listed} RETURNING image"
+    images = _drop_unseen_images(connection, set(connection.column(drop_links, wanted)))
     stated = relations.drop_of_sources(connection, sources)
     connection.execute(f"DELETE FROM sources WHERE row IN {listed}", wanted)
     return Deleted(chunks=tuple(rows), images=tuple(images), relations=tuple(stated))
@@ -63,11 +60,8 @@ def own_chunks(connection: Connection, unit: int) -> dict[int, tuple[int | None,
 
 def drop_source_chunks(connection: Connection, sources: Sequence[int]) -> list[int]:
     """Delete the chunks of sources from every list that they are in; return their rows."""
-    chunks = connection.execute(
-        "SELECT row FROM chunks WHERE source IN (SELECT value FROM carray(?))",
-        (array_of(sources),),
-    )
-    rows = [row for (row,) in chunks]
+    listed = "SELECT row FROM chunks WHERE source IN (SELECT value FROM carray(?))"
+    rows = connection.column(listed, (array_of(sources),))
     drop_chunks(connection, rows)
     return rows
 
@@ -81,10 +75,8 @@ def add_texts(
     """Store the chunks of sources and list them under their units; the sources state their number.
 
     Called inside a change. `texts` has row of the source, row of its unit (None for shared text),
-    and its chunks, each (number of the document, text), in order.
-
-    Returns:
-        Row → row of the unit, and text, of the new chunks, in order.
+    and its chunks, each (number of the document, text), in order. Returns row → row of the unit,
+    and text, of the new chunks, in order.
     """
     rows = count(last_row(connection, "chunks") + 1)
     chunks = [
@@ -114,12 +106,12 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
     facts.drop_chunks(connection, rows)
     connection.execute(f"DELETE FROM unit_chunks WHERE chunk IN {listed}", (wanted,))
     connection.execute(f"DELETE FROM words WHERE rowid IN {listed}", (wanted,))
-    sources = connection.execute(
+    sources = connection.column(
         f"DELETE FROM chunks WHERE row IN {listed} RETURNING source", (wanted,)
-    ).fetchall()
+    )
     connection.executemany(
         "UPDATE sources SET chunks = chunks - ? WHERE row = ?",
-        ((number, source) for (source,), number in Counter(sources).items()),
+        ((number, source) for source, number in Counter(sources).items()),
     )
     vectors.drop(connection, "chunk", rows)
 
@@ -130,10 +122,9 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
 def replace_images(
     connection: Connection, *, source: int, unit: int | None, images: Sequence[int]
 ) -> int:
-    """Replace the images of a source, under its unit; delete those that no source shows any more.
+    """Replace the images of a source, under its unit; return how many it did not show before.
 
-    Returns:
-        Number of images that the source did not show before.
+    Images that no source shows any more are deleted.
     """
     before = images_of(connection, source)
     if before != list(images):
@@ -149,10 +140,9 @@ def replace_images(
 
 def images_of(connection: Connection, source: int) -> list[int]:
     """Return the image rows that a source shows, in its order."""
-    rows = connection.execute(
+    return connection.column(
         "SELECT image FROM unit_images WHERE source = ? ORDER BY position", (source,)
     )
-    return [image for (image,) in rows]
 
 
 def put_words(connection: Connection, digest: str, model: str, words: Sequence[Word]) -> None:

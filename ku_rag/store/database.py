@@ -100,11 +100,7 @@ class Database:
 
     @property
     def connection(self) -> Connection:
-        """The connection of the calling thread.
-
-        Raises:
-            Closed: the database is closed.
-        """
+        """The connection of the calling thread; `Closed` if the database is closed."""
         try:
             connection: Connection = self._local.connection
         except AttributeError:
@@ -204,11 +200,7 @@ class Database:
                 self.note_commit(number)
 
     def meta(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON was put there
-        """The JSON value stored under `key`, or None.
-
-        Raises:
-            Corrupt: it is no JSON.
-        """
+        """Return the JSON value stored under `key`, or None; `Corrupt` if it is not JSON."""
         row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         try:
             return json.loads(row[0]) if row else None

@@ -143,10 +143,8 @@ def replace_read(connection: Connection, chunks: Mapping[int, tuple[int | None, 
 
 def replace_row(connection: Connection, source: int, document: int) -> None:
     """Replace the facts of a row of a table whose cells have changed."""
-    rows = connection.execute(
-        "SELECT row FROM chunks WHERE source = ? AND document = ?", (source, document)
-    )
-    chunks = [row for (row,) in rows]
+    listed = "SELECT row FROM chunks WHERE source = ? AND document = ?"
+    chunks = connection.column(listed, (source, document))
     _drop_read(connection, chunks)
     _insert(connection, TABLE, _of_rows(_cells(connection, chunks)))
 
@@ -207,8 +205,7 @@ def drop_unit(connection: Connection, unit: int) -> None:
 
 def _delete(connection: Connection, condition: str, value: object) -> int:
     """Delete facts, and labels that no other fact has; return the number of facts."""
-    gone = connection.execute(f"DELETE FROM facts WHERE {condition} RETURNING label", (value,))
-    labels = [label for (label,) in gone]
+    labels = connection.column(f"DELETE FROM facts WHERE {condition} RETURNING label", (value,))
     if labels:
         connection.execute(
             "DELETE FROM labels WHERE row IN (SELECT value FROM json_each(?)) "
@@ -309,7 +306,7 @@ def of_unit(connection: Connection, unit: int) -> list[Fact]:
     ).fetchone()
     declared = [Fact("kind", kind, "kind")]
     declared += [Fact("alias", alias, "alias") for alias in json.loads(aliases)]
-    keys = [key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))]
+    keys = connection.column("SELECT key FROM names WHERE unit = ?", (unit,))
     stored = connection.execute(
         "SELECT l.label, coalesce(f.value, f.key), l.origin, f.number, f.measure, f.amount, "
         "NULL, coalesce(f.scope, ''), s.uri, f.chunk, f.first, f.last "

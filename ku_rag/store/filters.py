@@ -77,8 +77,8 @@ class Condition:
     def labels(self, connection: Connection) -> str:
         """Return the rows of its labels, in JSON."""
         origin = "" if self.of_any_origin else f" AND origin = '{METADATA}'"
-        rows = connection.execute(f"SELECT row FROM labels WHERE key = ?{origin}", (self.field,))
-        return as_json(row for (row,) in rows)
+        labels = f"SELECT row FROM labels WHERE key = ?{origin}"
+        return as_json(connection.column(labels, (self.field,)))
 
     def rows(self, connection: Connection) -> Rows:
         """Return the rows of the units that pass, ascending."""
@@ -233,7 +233,7 @@ class UnitFilter:
         rows = self.rows(connection)
         if rows is None or len(rows):
             return ""
-        kinds = [kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM units")]
+        kinds = connection.column("SELECT DISTINCT kind FROM units")
         if self.kind is None or self.kind in kinds:
             return "no unit passes the conditions: `ku show` prints the facts of a unit"
         from rapidfuzz import process, utils  # only where nothing is found
@@ -261,7 +261,7 @@ def _condition(text: str) -> Condition:
     if of_any_origin:
         label = label[len(ANY) :].strip()
     ends = tuple(end.strip() for end in value.split("..", 1))
-    if sign == "=" and len(ends) > 1 and all(map(_has_quantity, ends)):
+    if sign == "=" and len(ends) > 1 and all(quantity(end) != Quantity() for end in ends):
         return Condition(label.casefold(), of_any_origin, sign, ends, is_range=True)
     values: tuple[str, ...] = (value,)
     if sign == "in":
@@ -273,10 +273,6 @@ def _condition(text: str) -> Condition:
             f'alone, "{label}{sign}{amount[1]}"'
         )
     return Condition(label.casefold(), of_any_origin, sign, values)
-
-
-def _has_quantity(value: str) -> bool:
-    return quantity(value) != Quantity()
 
 
 def _is_number(value: str) -> bool:

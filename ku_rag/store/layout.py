@@ -68,11 +68,9 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     """Write files so that they and their names survive a power cut once this returns.
 
     Each is written beside its place, synced and renamed; then their folders are synced, and the
-    folders that these are in. A file that is already there with the same content is left alone,
-    but its name is synced like the others: whoever wrote it may have been stopped before that.
-
-    Raises:
-        ReadOnly: the disk is full, or they may not be written.
+    folders that these are in. A file that is already there with the same content is left alone, but
+    its name is synced like the others: whoever wrote it may have been stopped before that.
+    `ReadOnly` if the disk is full, or they may not be written.
     """
     folders: set[Path] = set()
     for path, data in files:
@@ -96,11 +94,7 @@ def holds(path: Path, data: bytes) -> bool:
 
 
 def sync_names(folders: Iterable[Path]) -> None:
-    """Make the names of folders durable, where the folders that they are in may be opened.
-
-    Raises:
-        ReadOnly: the disk is full, or fails.
-    """
+    """Make the names of folders durable, where the folders that they are in may be opened."""
     for folder in {folder.parent for folder in folders}:
         # What surrounds a base may be passed through although it may not be read.
         with refusing(folder), suppress(PermissionError):
@@ -108,22 +102,14 @@ def sync_names(folders: Iterable[Path]) -> None:
 
 
 def delete_file(path: Path) -> None:
-    """Delete a file, if it is there.
-
-    Raises:
-        ReadOnly: it cannot be deleted.
-    """
+    """Delete a file, if it is there; `ReadOnly` if it cannot be deleted."""
     with refusing(path):
         path.unlink(missing_ok=True)
 
 
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
-    """Turn an error of the system into one that says what to do.
-
-    Raises:
-        ReadOnly: the disk is full or fails, or the path may not be written.
-    """
+    """Turn an error of the system into `ReadOnly`, which says what to do."""
     try:
         yield
     except OSError as error:

@@ -102,20 +102,19 @@ def _convert(connection: Connection) -> None:
 
 def _tables(connection: Connection, name: str) -> list[str]:
     """Return the tables of a schema of a connection, without those of the keyword index."""
-    rows = connection.execute(
+    return connection.column(
         f"SELECT name FROM {name}.sqlite_master WHERE type = 'table' AND rootpage > 0 "
         "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'words\\_%' ESCAPE '\\'"
     )
-    return [table for (table,) in rows]
 
 
 def _copy_rows(connection: Connection, table: str, *, old: str, name: str = "main") -> None:
     """Copy the rows of the table `old` into a table of the schema `name`."""
     if table in _NOT_COPIED:
         return
-    there = set(connection.execute("SELECT name FROM pragma_table_xinfo(?, 'main')", (old,)))
-    wanted = connection.execute("SELECT name FROM pragma_table_info(?, ?)", (table, name))
-    columns = [column for (column,) in wanted if (column,) in there]
+    there = connection.column("SELECT name FROM pragma_table_xinfo(?, 'main')", (old,))
+    wanted = connection.column("SELECT name FROM pragma_table_info(?, ?)", (table, name))
+    columns = [column for column in wanted if column in there]
     values = [_EXPRESSIONS.get((table, column), column) for column in columns]
     if columns:
         connection.execute(
@@ -148,11 +147,7 @@ def _row_checksum(*fields: str | bytes | int | None) -> int:
 
 
 def _check_rows(connection: Connection, path: Path) -> None:
-    """Compare the checksums of rows.
-
-    Raises:
-        Corrupt: one differs.
-    """
+    """Compare the checksums of rows; `Corrupt` if one differs."""
     for table, columns in _CHECKED.items():
         for (row,) in connection.execute(
             f"SELECT row FROM main.{table} WHERE checksum != row_checksum({columns})"

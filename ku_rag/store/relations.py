@@ -93,12 +93,11 @@ def _fields(row: Relation) -> tuple[str, str, str | None, str | None, str | None
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
     """Return the rows of the sources of other units with a relation to this one."""
-    rows = connection.execute(
+    return connection.column(
         "SELECT DISTINCT r.source FROM entities e JOIN relations r ON r.tail = e.row "
         "JOIN sources s ON s.row = r.source WHERE e.unit = ?1 AND s.unit IS NOT ?1",
         (unit,),
     )
-    return [source for (source,) in rows]
 
 
 def unqualified_name(target: str) -> str:
@@ -117,12 +116,12 @@ def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
     wanted = {*keys, *map(target_key, ids)}
-    rows = connection.execute(
+    rows = connection.column(
         "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target_key = w.value",
         (as_json(wanted),),
-    ).fetchall()
+    )
     for start in range(0, len(rows), SLICE):
-        resolve(connection, [row for (row,) in rows[start : start + SLICE]])
+        resolve(connection, rows[start : start + SLICE])
 
 
 def resolve(connection: Connection, rows: Sequence[int]) -> None:
@@ -178,13 +177,12 @@ def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]
 
 def release(connection: Connection, unit: int) -> list[int]:
     """Clear the tails of other units' relations to a unit; return their rows, for `resolve`."""
-    rows = connection.execute(
+    return connection.column(
         "UPDATE relations SET tail = NULL FROM entities e "
         "WHERE e.unit = ? AND relations.tail = e.row AND relations.head != e.row "
         "RETURNING relations.row",
         (unit,),
-    ).fetchall()
-    return [row for (row,) in rows]
+    )
 
 
 def drop_of_unit(connection: Connection, unit: int) -> list[int]:

@@ -321,8 +321,7 @@ def is_stale(connection: Connection) -> bool:
 
 def has_facts(connection: Connection) -> bool:
     """Return whether the facts of all content are read, by the rules of this version."""
-    stored = connection.execute("SELECT value FROM meta WHERE key = 'facts'").fetchone()
-    return bool(stored == (str(EXTRACTOR),))
+    return connection.column("SELECT value FROM meta WHERE key = 'facts'") == [str(EXTRACTOR)]
 
 
 def finish_facts(connection: Connection) -> None:

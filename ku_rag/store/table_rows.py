@@ -109,23 +109,21 @@ def drop(connection: Connection, source: int) -> None:
 
 def are_stored(connection: Connection) -> bool:
     """Return whether the base has tables."""
-    return connection.execute("SELECT 1 FROM table_rows LIMIT 1").fetchone() is not None
+    return bool(connection.column("SELECT 1 FROM table_rows LIMIT 1"))
 
 
 def has_rows(connection: Connection, source: int) -> bool:
     """Return whether a source has tables."""
-    rows = connection.execute("SELECT 1 FROM table_rows WHERE source = ? LIMIT 1", (source,))
-    return rows.fetchone() is not None
+    return bool(connection.column("SELECT 1 FROM table_rows WHERE source = ? LIMIT 1", (source,)))
 
 
 def row_chunks(connection: Connection, chunks: Sequence[int]) -> list[int]:
     """Return those of the chunks that are parts of rows."""
-    rows = connection.execute(
+    return connection.column(
         "SELECT c.row FROM carray(?) w JOIN chunks c ON c.row = w.value "
         "JOIN table_rows t ON t.source = c.source AND t.document = c.document",
         (array_of(chunks),),
     )
-    return [row for (row,) in rows]
 
 
 def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableRow]:

@@ -46,11 +46,7 @@ def _row_places(place: TextPlace, table: Table) -> Iterable[TextPlace]:
 
 
 def checked_lines(text: str) -> str:
-    """Return lines in JSON as they are stored.
-
-    Raises:
-        ValueError: They are something else.
-    """
+    """Return lines in JSON as they are stored; `ValueError` for something else."""
     try:
         lines = [
             (int(start), int(page), *map(float if len(box) > 1 else str, box))
@@ -105,14 +101,13 @@ def of_section(connection: Connection, number: str, units: Iterable[int]) -> lis
 
     The heading begins with the number. `units` are rows of the documents; none for all.
     """
-    rows = connection.execute(
+    return connection.column(
         "SELECT c.row FROM text_places p JOIN sources s ON s.row = p.source "
         "JOIN chunks c ON c.source = p.source AND c.document = p.document "
         "WHERE (p.section GLOB ?1 || '[ .:]*' OR p.section GLOB '* > ' || ?1 || '[ .:]*') "
         "AND (?2 = '[]' OR s.unit IN (SELECT value FROM json_each(?2))) ORDER BY c.row LIMIT ?3",
         (number, as_json(units), _MOST_OF_SECTION),
     )
-    return [row for (row,) in rows]
 
 
 def of_chunks(

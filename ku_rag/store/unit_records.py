@@ -90,10 +90,7 @@ class UnitRecord(UnitSummary):
 
 def counts(connection: Connection) -> dict[str, int]:
     """Number of rows of each kind."""
-    return {
-        table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        for table in _TABLES
-    }
+    return {table: connection.column(f"SELECT count(*) FROM {table}")[0] for table in _TABLES}
 
 
 def pictures_read(connection: Connection) -> dict[str, int]:
@@ -109,11 +106,7 @@ def unit_row(connection: Connection, unit_id: str) -> int | None:
 
 
 def known_row(connection: Connection, unit_id: str) -> int:
-    """The row of a unit.
-
-    Raises:
-        NotFound: there is no such unit.
-    """
+    """Return the row of a unit; `NotFound` if there is none."""
     if (row := unit_row(connection, unit_id)) is None:
         raise NotFound(f"there is no unit {unit_id!r}: {hint(connection, unit_id)}")
     return row
@@ -154,11 +147,11 @@ def list_units(
     if rows is not None and not len(rows):
         return []
     listed = "" if rows is None else "WHERE row IN (SELECT value FROM carray(?3)) "
-    page = connection.execute(
+    page = connection.column(
         f"SELECT row FROM units {listed}ORDER BY id LIMIT ?1 OFFSET ?2",
         (-1 if limit is None else limit, offset, *(() if rows is None else (array_of(rows),))),
-    ).fetchall()
-    return [_unit(connection, row, UnitSummary) for (row,) in page]
+    )
+    return [_unit(connection, row, UnitSummary) for row in page]
 
 
 def kinds(connection: Connection) -> dict[str, int]:
@@ -185,7 +178,7 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         StoredSource(uri, origin, tuple(documents(connection, source).values()))
         for uri, origin, source in sources
     ]
-    images = connection.execute(
+    images = connection.column(
         "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
         "WHERE l.unit = ? ORDER BY i.row",
         (row,),
@@ -199,7 +192,7 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         connection,
         row,
         UnitRecord,
-        images=tuple(str(layout.image(file)) for (file,) in images),
+        images=tuple(str(layout.image(file)) for file in images),
         texts=tuple(text for source in stored for text in source.texts),
         relations=tuple(Relation(*fields) for fields in _relations(connection, row)),
         sources=tuple(stored),
@@ -288,11 +281,7 @@ def picture(connection: Connection, layout: Layout, row: int, longest: int | Non
 
 
 def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:
-    """The file of a stored picture, given its hash.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """Return the file of a stored picture by its hash; `NotFound` if there is none."""
     row = connection.execute("SELECT file FROM images WHERE hash = ?", (digest,)).fetchone()
     if row is None:
         raise NotFound(f"there is no picture {digest[:80]!r}: `ku show` lists those of a unit")
@@ -300,11 +289,7 @@ def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:
 
 
 def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
-    """The hash of a stored picture, given its file.
-
-    Raises:
-        NotFound: it is none of the base's.
-    """
+    """Return the hash of a stored picture by its file; `NotFound` if it is none of the base."""
     inside = file.is_relative_to(layout.images)
     stored = str(file.relative_to(layout.images) if inside else file)
     row = connection.execute("SELECT hash FROM images WHERE file = ?", (stored,)).fetchone()

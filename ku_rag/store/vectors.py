@@ -87,14 +87,11 @@ def drop(connection: Connection, kind: Kind, items: Sequence[int]) -> None:
     """Delete the vectors of items for every encoder, and record it for the indexes."""
     if not items:
         return
-    for (encoder,) in connection.execute("SELECT row FROM encoders").fetchall():
-        dropped = [
-            item
-            for (item,) in connection.execute(
-                "DELETE FROM vectors WHERE row IN (SELECT ? + value FROM carray(?)) RETURNING item",
-                (place(kind, encoder), array_of(items)),
-            )
-        ]
+    for encoder in connection.column("SELECT row FROM encoders"):
+        dropped = connection.column(
+            "DELETE FROM vectors WHERE row IN (SELECT ? + value FROM carray(?)) RETURNING item",
+            (place(kind, encoder), array_of(items)),
+        )
         if dropped:
             _record_change(connection, kind, encoder, "drop", dropped)
 

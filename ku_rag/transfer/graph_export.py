@@ -169,10 +169,9 @@ def _copy_pictures(
     entities: Entities,
     folders: Mapping[str, str],
 ) -> tuple[int, list[Quarantined]]:
-    """Copy the pictures of entities to their folders in `target`, and list them in the entities.
+    """Copy the pictures of entities to folders in `target`, and list them in the entities.
 
-    Returns:
-        The number of pictures, and those that are missing or damaged.
+    Returns their number, and those that are missing or damaged.
     """
     left_out: list[Quarantined] = []
     for entity in entities:

@@ -104,13 +104,13 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
 
 
 def _write_rows(connection: Connection, file: Path) -> None:
-    tables = connection.execute(
+    tables = connection.column(
         "SELECT name FROM sqlite_master "
         "WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite_%'"
-    ).fetchall()
+    )
     with file.open("wb") as out:
         write_piece: Any = out.write  # returns a number, which SQLite does not use
-        for (table,) in tables:
+        for table in tables:
             with closing(apsw.Session(connection, "main")) as session:
                 session.attach(table)
                 session.diff("since", table)
@@ -162,7 +162,7 @@ def _apply(
 ) -> None:
     """Apply an increment; if the base was compacted, write the file `erasing` before the commit."""
     pruned = "SELECT value FROM meta WHERE key = 'changes_pruned'"
-    before = connection.execute(pruned).fetchall()
+    before = connection.column(pruned)
     rows, pictures = path / _ROWS, sorted(Layout(path).images.glob("*/*"))
     try:
         if len(pictures) != increment.pictures or file_hash(rows) != increment.rows:
@@ -173,7 +173,7 @@ def _apply(
             apsw.Changeset.apply(data.read, connection)
         connection.execute("DELETE FROM sqlite_sequence")
         connection.executemany("INSERT INTO sqlite_sequence VALUES (?, ?)", increment.sequences)
-        if connection.execute(pruned).fetchall() != before:
+        if connection.column(pruned) != before:
             write_durably([(erasing, b"")])
         states = f"{increment.since.state} {increment.state.state}"  # the commit may fail
         write_durably([(layout.copied, states.encode())])

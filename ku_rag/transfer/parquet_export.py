@@ -139,10 +139,7 @@ def write(
 
     The connection is in a read transaction. `settings` are those of a base that is made from the
     export. `salvaged` states in the manifest that the base was damaged. The manifest is written
-    last.
-
-    Raises:
-        Corrupt: A page fails its checksum.
+    last. `Corrupt` if a page fails its checksum.
     """
     stored = dict(connection.execute("SELECT key, value FROM meta"))
     try:

@@ -135,13 +135,12 @@ def restore_renamed(database: Database, export: Export) -> None:
             is_name = relations.target_key(target) == relations.target_key(row.get("tail") or "")
             if not unit or is_name or target == unit:
                 continue
-            renamed = connection.execute(
+            rows += connection.column(
                 "UPDATE relations SET renamed = u.row FROM units u, sources s "
                 "WHERE u.id = ? AND s.uri = ? AND relations.source = s.row "
                 "AND relations.relation = ? AND relations.target = ? RETURNING relations.row",
                 (unit, row.get("source"), row["relation"], target),
             )
-            rows += [number for (number,) in renamed]
         relations.resolve(connection, rows)
 
 
@@ -402,11 +401,7 @@ class ExportRecords:
 
 
 def _unit(row: Mapping[str, Any]) -> Unit:
-    """Return the unit of a row.
-
-    Raises:
-        BadInput: A field of the row is invalid.
-    """
+    """Return the unit of a row; `BadInput` if a field is invalid."""
     try:
         metadata = arguments.STRICT_JSON.decode(row.get("metadata") or "{}")
     except (ValueError, RecursionError) as error:

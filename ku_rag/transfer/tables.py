@@ -92,11 +92,7 @@ TABLES += (TABLE_ROWS, TEXT_PLACES, EXTRACTED, IMAGE_WORDS)
 
 
 def parquet() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet.
-
-    Raises:
-        MissingExtra: They are not installed.
-    """
+    """Return the modules pyarrow and pyarrow.parquet; `MissingExtra` if they are not installed."""
     return plugins.extra("parquet", "pyarrow"), plugins.extra("parquet", "pyarrow.parquet")
 
 

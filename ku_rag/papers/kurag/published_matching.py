@@ -98,10 +98,8 @@ def rank_chunks(
     passing = base.units.chunks(search.connection)
     best: dict[int, RankedChunk] = {}
     for unit, vector in zip(units, vectors, strict=True):
-        listed = search.connection.execute(
-            "SELECT chunk FROM unit_chunks WHERE unit = ?", (unit.row,)
-        )
-        among = np.fromiter((row for (row,) in listed), np.int64)
+        of_unit = "SELECT chunk FROM unit_chunks WHERE unit = ?"
+        among = np.array(search.connection.column(of_unit, (unit.row,)), np.int64)
         among = among if passing is None else np.intersect1d(among, passing)
         rows, cosines = search.chunks.search(vector[None], k, among=among)
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
