@@ -557,8 +557,7 @@ class QuerySteps:
     ) -> tuple[Context, Reading]:
         """Read an answer to the last query of a plan, if it asks for the same as the question.
 
-        Returns:
-            The evidence and the reading; the given ones if it has no answer.
+        The evidence and the reading are the given ones if it has no answer.
         """
         weights = analyse(self.question.text).weights
         heaviest = {word for word, weight in weights.items() if weight == max(weights.values())}

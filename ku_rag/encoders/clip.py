@@ -89,11 +89,7 @@ class ClipEncoder:
         return len(self._ids(text))
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim].
-
-        Raises:
-            BadInput: a text has more than `max_tokens` tokens.
-        """
+        """Encode texts, float32[n, dim]; `BadInput` for one of more than `max_tokens` tokens."""
         rows = [(text, self._ids(text)) for text in texts]
         check_length(max((len(ids) for _, ids in rows), default=0), self)
         return self._text_batches.encode(

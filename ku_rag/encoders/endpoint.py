@@ -69,10 +69,9 @@ class EndpointEncoder:
         return len(_PIECE.findall(text)) + len(text.encode("utf-8", "replace")) - len(text)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim]; zero rows for those without words.
+        """Encode texts, float32[n, dim]; rows of zeros for those without words.
 
-        Raises:
-            BadInput: a text has more than `max_tokens` tokens.
+        `BadInput` for a text of more than `max_tokens` tokens.
         """
         check_length(max(map(self.count_tokens, texts), default=0), self)
         return self._encode([remove_control_characters(text) for text in texts])

@@ -53,10 +53,8 @@ class LongClipEncoder(ClipEncoder):
 def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP
     """Create an open_clip CLIP with the weights of an official checkpoint, in float32 on the CPU.
 
-    The sizes of the model are derived from its tensors. The path is for messages.
-
-    Raises:
-        BadInput: the tensors are not those of a Long-CLIP.
+    The sizes of the model are derived from its tensors. The path is for messages. `BadInput` if
+    they are not those of a Long-CLIP.
     """
     torch = extra("longclip", "torch")
     clip = extra("longclip", "open_clip.model").CLIP
@@ -97,9 +95,7 @@ def fold_positions(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tenso
     """Convert the tensors to float32 and merge Long-CLIP's two tables of position embeddings.
 
     Positions 0 to 19 come from `positional_embedding`, the others from `positional_embedding_res`.
-
-    Raises:
-        BadInput: a table is missing or has the wrong shape.
+    `BadInput` if a table is missing or has the wrong shape.
     """
     torch = extra("longclip", "torch")
     first, second = (tensors.get(f"positional_embedding{end}") for end in ("", "_res"))

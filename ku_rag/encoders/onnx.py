@@ -124,11 +124,7 @@ class OnnxEncoder:
         self.fingerprint = f"onnx1:{content_hash(*self._files)}:{self.dim}"
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim].
-
-        Raises:
-            BadInput: a text has more than `max_tokens` tokens.
-        """
+        """Encode texts, float32[n, dim]; `BadInput` for one of more than `max_tokens` tokens."""
         check_length(max(map(self.count_tokens, texts), default=0), self)
         rows = {text: self._encode_text(text) for text in dict.fromkeys(texts)}
         return np.array([rows[text] for text in texts], np.float32).reshape(-1, self.dim)

@@ -69,11 +69,7 @@ class SentenceEncoder:
         return self._count(text)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim].
-
-        Raises:
-            BadInput: a text has more than `max_tokens` tokens.
-        """
+        """Encode texts, float32[n, dim]; `BadInput` for one of more than `max_tokens` tokens."""
         costs = {text: self._count(text) for text in texts}
         check_length(max(costs.values(), default=0), self)
         return self._batches.encode(texts, lambda text: costs[text] + 2, self._encode, self.dim)
@@ -115,10 +111,8 @@ def find_model(argument: str) -> Path:
 def model_files(folder: Path, *, lists_modules: bool = True) -> list[Path]:
     """Return the files that determine what the model in a folder computes; refuse code.
 
-    Without `lists_modules` modules.json may be missing.
-
-    Raises:
-        BadInput: files are missing, or would run code.
+    Without `lists_modules` modules.json may be missing. `BadInput` if files are missing or would
+    run code.
     """
     try:
         listed = folder / "modules.json"
@@ -151,10 +145,7 @@ def model_files(folder: Path, *, lists_modules: bool = True) -> list[Path]:
 def load_model(folder: Path, kind: str) -> Any:  # noqa: ANN401 - of the class named `kind`
     """Load a model of a class of sentence-transformers, offline and without code of its own.
 
-    `model_files` has checked the folder.
-
-    Raises:
-        BadInput: it cannot be loaded.
+    `model_files` has checked the folder. `BadInput` if it cannot be loaded.
     """
     made = getattr(extra("sentence", "sentence_transformers"), kind)
     with offline_and_silent("sentence"):

@@ -40,10 +40,7 @@ def torch_device(name: str, *, needs: str) -> device:
     """Return a torch device by name.
 
     The name is "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
-    `needs` is the extra that brings torch.
-
-    Raises:
-        BadInput: the machine has no such device.
+    `needs` is the extra that brings torch. `BadInput` if the machine has no such device.
     """
     torch = extra(needs, "torch")
     offered = {
@@ -91,10 +88,8 @@ class Batches:
         """Encode hashable items in batches of similar cost, equal items once.
 
         An item costs at least 1, and `encode` returns float32[n, dim] for a batch. The vectors,
-        float32[len(items), dim], are in the order of the items.
-
-        Raises:
-            BadInput: a single item does not fit into memory.
+        float32[len(items), dim], are in the order of the items. `BadInput` if a single item does
+        not fit into memory.
         """
         ordered = sorted(dict.fromkeys(items), key=cost)
         made: dict[Item, Vectors] = {}
@@ -124,11 +119,7 @@ class Batches:
 
 
 def check_length(longest: int, encoder: Any) -> None:  # noqa: ANN401 - or an encoder of texts
-    """Check the number of tokens of the longest text.
-
-    Raises:
-        BadInput: it exceeds the encoder's limit.
-    """
+    """Raise `BadInput` if the longest text has more tokens than the encoder's limit."""
     if longest > encoder.max_tokens:
         raise BadInput(
             f"a text has {longest:,} tokens: {encoder.fingerprint.partition(':')[0]} takes "

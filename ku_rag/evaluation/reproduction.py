@@ -78,11 +78,7 @@ def load_tables() -> dict[str, PublishedTable]:
 
 
 def find_table(name: str) -> PublishedTable:
-    """Return a table by name.
-
-    Raises:
-        BadInput: there is none.
-    """
+    """Return a table by name; `BadInput` if there is none."""
     tables = load_tables()
     if name not in tables:
         raise BadInput(f"there is no table {name!r}: expected one of {', '.join(tables)}")

@@ -163,10 +163,9 @@ def ask_all(
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
-    """Return the result of a call, its seconds, and the fields of a record that describe a failure.
+    """Return the result of a call, its seconds, and fields of a record that describe a failure.
 
-    Raises:
-        Closed: The base was closed.
+    `Closed`, of the base, is raised.
     """
     started, result, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:

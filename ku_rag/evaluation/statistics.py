@@ -17,10 +17,7 @@ def _samples() -> dict[str, Any]:
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean of two values or more, at 95 %.
 
-    Equal values give equal intervals.
-
-    Raises:
-        MissingExtra: scipy is not installed.
+    Equal values give equal intervals. It needs scipy, else raises `MissingExtra`.
     """
     options = {"confidence_level": 0.95, "method": "percentile"} | _samples()
     result = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)

@@ -29,10 +29,7 @@ def import_ultralytics() -> Any:  # noqa: ANN401 - a module without types
     user set them to. Its settings are stored in a temporary folder of this process, so nothing is
     written to the home folder. Its changes to the process are undone: OMP_NUM_THREADS, the print
     options of arrays, `torch.save`, and Pillow's `open`, which would try to install a package for a
-    file that is not a picture.
-
-    Raises:
-        MissingExtra: ultralytics is not installed.
+    file that is not a picture. `MissingExtra` if it is not installed.
     """
     with _lock:
         if "ultralytics" not in sys.modules:

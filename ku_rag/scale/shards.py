@@ -69,10 +69,8 @@ class Shard(Serializable):
 def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
     """Read a source in blocks that depend only on its content.
 
-    A block has `size` records, or fewer if texts are long or pictures are many.
-
-    Raises:
-        NotFound, BadInput: The source cannot be read; see `ku_rag.ingest.readers.folder.read`.
+    A block has `size` records, or fewer if texts are long or pictures are many. `NotFound` or
+    `BadInput` if the source cannot be read.
     """
     seen = SeenSources()
     items: list[Item] = []
@@ -110,11 +108,7 @@ class ShardWriter:
     encoder: Encoder
 
     def write(self, block: Block) -> Shard:
-        """Write the shard of a block, unless a sound one exists.
-
-        Raises:
-            ReadOnly: The folder cannot be written.
-        """
+        """Write the shard of a block, unless a sound one exists; `ReadOnly` if that fails."""
         records, left_out = _prepare(block)
         name = _content_hash(records, left_out)
         folder = self.folder / SHARDS / name

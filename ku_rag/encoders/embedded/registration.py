@@ -122,11 +122,8 @@ def rescore(
     """Add the confirmed edges to the scores of the best matches, and sort again.
 
     `objects` has cosines of what a network sees in a stored picture and in this one, by row; other
-    stored pictures count like the one with the lowest cosine.
-
-    Returns:
-        All matches, the best first, and those of `objects`; the first twelve of `matches` were
-        registered.
+    stored pictures count like the one with the lowest cosine. The first twelve matches are
+    registered, and those of `objects` added.
     """
     candidates = matches[:CANDIDATES]
     if not candidates:

@@ -40,10 +40,8 @@ class DatasetFormat:
     def question(self, data: Raw, number: int, folder: Path, *, ids: bool) -> EvaluationQuestion:
         """Return the question of a record by its number in the file, from 1; see `read_question`.
 
-        `ids` says whether pictures that are named by ids are in the folder of pictures.
-
-        Raises:
-            BadInput: The record is not in the format.
+        `ids` says whether pictures that are named by ids are in the folder of pictures. `BadInput`
+        if the record is not in the format.
         """
         try:
             fields = {name: _value(data, place) for name, place in self.fields.items()}

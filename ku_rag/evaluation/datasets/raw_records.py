@@ -44,10 +44,7 @@ def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
     """Yield the objects of a JSON document: of a list, or of an object by id.
 
     A document that ends in .gz is decompressed. `key` is its field that holds the list; "" if it is
-    the list.
-
-    Raises:
-        BadInput: The file is not such JSON, or has more than `MOST_BYTES`.
+    the list. `BadInput` if it is not such JSON, or has more than `MOST_BYTES`.
     """
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         data = file.read(MOST_BYTES)

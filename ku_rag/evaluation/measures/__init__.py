@@ -65,10 +65,7 @@ def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -
     """Return the measure of a name, one of `MEASURES`.
 
     The judge, whose prompts may be replaced by those of a folder, is for the measures that need
-    one.
-
-    Raises:
-        BadInput: There is no such measure, or it needs a model.
+    one. `BadInput` if there is no such measure, or a judge is lacking.
     """
     effect, _, main = name.partition(":")
     if effect in ("helped", "harmed") and main and not is_lower_better(main):

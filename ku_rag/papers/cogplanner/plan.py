@@ -244,11 +244,7 @@ def pictures_of(hits: Iterable[Hit]) -> dict[str, str]:
 
 
 def decode_object(data: bytes, what: str) -> Mapping[str, Any]:
-    """Return the JSON object in the bytes of a file or line.
-
-    Raises:
-        BadInput: it is not JSON in UTF-8, repeats a key, or is not an object.
-    """
+    """Return the JSON object in a file or line; `BadInput` for anything else, or repeated keys."""
     try:
         document = arguments.STRICT_JSON.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

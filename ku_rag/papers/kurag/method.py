@@ -35,11 +35,7 @@ class KuRagSteps(QuerySteps):
     packages = ("ku_rag.answering", "ku_rag.papers.kurag")
 
     def find(self) -> tuple[Context, Reply | None]:
-        """Match units with the region and rank their chunks (eq. 4 to 10).
-
-        Raises:
-            BadInput: there is no picture to match.
-        """
+        """Match units by the picture, or raise `BadInput`, and rank their chunks (eq. 4 to 10)."""
         base, question = self.base, self.question
         if self.picture is None:
             raise BadInput('strict="kurag" matches a picture with all units: give a picture')

@@ -171,11 +171,7 @@ class ModelAgents(AgentTrace):
         return outcome
 
     def _ask(self, *questions: AgentQuestion) -> list[Outcome]:
-        """Ask questions concurrently.
-
-        Raises:
-            CallError: the endpoint has not answered a single question of this search.
-        """
+        """Ask concurrently; `CallError` if the endpoint has answered no question of this search."""
         outcomes = ask_all(self._mllm, questions)
         calls = (outcome.failure for outcome in outcomes if isinstance(outcome.failure, CallError))
         failures = [failure for failure in calls if not failure.is_of_request]
