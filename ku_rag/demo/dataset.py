@@ -18,11 +18,7 @@ RECORDS = _DATA / "countries.jsonl"
 
 
 def build(folder: Path) -> Path:
-    """Copy the records and the flags to a folder, which is created if it does not exist.
-
-    Returns:
-        `folder`, ready to be ingested.
-    """
+    """Copy the records and the flags to a folder, which is created, ready to be ingested."""
     (folder / "flags").mkdir(parents=True, exist_ok=True)
     for path in (RECORDS, *FLAGS.iterdir()):
         shutil.copyfile(path, folder / path.relative_to(_DATA))

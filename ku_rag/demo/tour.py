@@ -21,9 +21,7 @@ class Stop(NamedTuple):
     """One picture of the tour and the question about it.
 
     Args:
-        title: what the picture shows.
         country: id of the country whose flag it shows.
-        question: the question about it.
         answers: right answers; none where the base has none.
     """
 
@@ -63,15 +61,9 @@ STOPS = (
 def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
     """Build the demo base, ask ten questions about ten pictures and write one report.
 
-    Args:
-        folder: gets data/, kb/, scenes/ and report.html; made if it does not exist.
-        write_line: called with each line of output.
-
-    Returns:
-        The report, one self-contained HTML file.
-
-    Raises:
-        KuError: the knowledge base in `folder` cannot be written to.
+    The folder, made if it does not exist, gets data/, kb/, scenes/ and report.html, one
+    self-contained file. `write_line` is called with each line of output. `KuError` if the base
+    cannot be written to.
     """
     data = build(folder / "data")
     write_line(f"{len(_names())} countries in {data} ({ORIGIN})")
@@ -93,11 +85,8 @@ def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
 def write_questions(folder: Path) -> Path:
     """Make the demo base and its pictures, and write its questions as `ku eval` reads them.
 
-    Args:
-        folder: gets data/, kb/, scenes/ and questions.jsonl.
-
-    Raises:
-        KuError: the knowledge base in `folder` cannot be written to.
+    The folder gets data/, kb/, scenes/ and questions.jsonl. `KuError` if the base cannot be written
+    to.
     """
     data = build(folder / "data")
     with KnowledgeBase.open(

@@ -46,11 +46,7 @@ class ForeignEncoder:
         return len(text.split())
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim].
-
-        Raises:
-            BadInput: the function returns vectors of another length.
-        """
+        """Encode texts, float32[n, dim]; `BadInput` if the function returns another length."""
         if self._embed is None or not texts:
             return np.zeros((len(texts), self.dim), np.float32)
         return unit_length(self._embed(list(texts)), self.dim)
@@ -61,11 +57,7 @@ class ForeignEncoder:
 
 
 def unit_length(vectors: Sequence[Numbers], dim: int) -> Vectors:
-    """Return vectors as float32[n, dim] rows of length 1; zeros stay.
-
-    Raises:
-        BadInput: a vector has another length.
-    """
+    """Return vectors as float32[n, dim] rows of length 1, zeros as zeros; `BadInput` for others."""
     if seen := {len(vector) for vector in vectors} - {dim}:
         raise BadInput(f"a vector has {min(seen)} numbers: the base has vectors of {dim}")
     array = np.asarray(vectors, np.float64)
@@ -116,13 +108,8 @@ class ChunkStore:
     def open(cls, path: str | Path, encoder: ForeignEncoder | None = None) -> Self:
         """Open a knowledge base, or make it.
 
-        Args:
-            path: its folder.
-            encoder: encodes texts, beside the default encoder of pictures; None for the encoder
-                that the base was made with, or the default one.
-
-        Raises:
-            Mismatch: the base was made with another encoder.
+        The encoder encodes texts, beside the default encoder of pictures; None for the one that the
+        base was made with, or the default one. `Mismatch` if the base was made with another.
         """
         both = with_pictures(encoder) if encoder else None
         return cls(KnowledgeBase.open(path, create=True, encoder=both))
@@ -130,15 +117,10 @@ class ChunkStore:
     def write(
         self, documents: Iterable[TextDocument], vectors: Iterable[Numbers | None]
     ) -> list[str]:
-        """Store documents; each replaces what has its id, the last one of several with one id.
+        """Store documents, and return their ids, each once; of several with one id the last counts.
 
-        Args:
-            documents: at most some ten thousands.
-            vectors: one for each document, of any length; the text is then one chunk. The base
-                encodes texts whose vector is None or zero.
-
-        Returns:
-            The ids, each once.
+        At most some ten thousand documents, each of which replaces what has its id. A vector has
+        any length; the text is then one chunk. The base encodes texts whose vector is None or zero.
 
         Raises:
             BadInput: an id is blank, or metadata are no JSON values.
