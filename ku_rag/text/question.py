@@ -163,13 +163,11 @@ class Question:
     """A question taken apart.
 
     Args:
-        words: its folded words.
         kind: "identity" (what is this?), "description" (what is X?), "yes-no" or "value".
         content: stems of its content words, in order, without the names of units.
         weights: stems of all its content words → how much each tells what is asked: more near the
             question word and at the end, less in names.
         names: stems of the names of the units that it may be about.
-        every: stems of all its words.
         unnamed: its folded words without the names.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.

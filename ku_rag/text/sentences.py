@@ -49,18 +49,12 @@ _NARROWEST_PAGE, _WIDEST_PAGE = 50, 200
 
 
 def sentences(text: str) -> list[Span]:
-    """Find the sentences of a text (KU-RAG, section 3.2.2).
+    """Return the (start, end) of sentences, which tile a text (KU-RAG, section 3.2.2).
 
     A sentence ends where Punkt says so, after full-width and other marks that need no space after
     them, at a blank line, and at a line break that is not the wrapping of prose: before and after
-    list items, "key: value" lines, headings and lines that end before the page does.
-
-    Args:
-        text: anything.
-
-    Returns:
-        (start, end) ranges in order that tile the text: each takes the space after it along. A
-        sentence of more than 10,000 characters is given in parts.
+    list items, "key: value" lines, headings and lines that end before the page does. Each takes the
+    space after it along. A sentence of more than 10,000 characters is given in parts.
     """
     return [span for start, end in _segments(text) for span in _punkt_spans(text, start, end)]
 

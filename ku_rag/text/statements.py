@@ -89,10 +89,8 @@ def _of_field(label: str, value: object) -> Iterator[Statement]:
 def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statement]:
     """Yield the labelled lines of a text, and sentences that state the same.
 
-    Args:
-        text: Of a unit.
-        name: Of the unit; a sentence on the capital of something else states nothing of it.
-        section: Heading of the text; None if its first line may be one.
+    A sentence on the capital of something else than the name states nothing of it. Without the
+    heading of its section, the first line may be one.
     """
     text = text[:_MOST_CHARACTERS]
     if "```" in text or "~~~" in text:
@@ -144,16 +142,10 @@ def _matches(text: str) -> list[re.Match[str]]:
 
 
 def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
-    """Return the subject of a row of a table and what the row states of it.
+    """Return the subject of a row of a table, and a statement of each other cell.
 
-    The subject is the first cell that links to a unit, else the first one with a text.
-
-    Args:
-        cells: Column, text and id of the linked unit of each.
-        table: Name of the table.
-
-    Returns:
-        Id of the linked unit or folded text of the subject, and a statement of each other cell.
+    The subject is the first cell that links to a unit, else the first one with a text. A cell is
+    column, text and id of the linked unit. The subject is the id of the linked unit or folded text.
     """
     filled = [cell for cell in cells if cell[1].strip()]
     subject = next((cell for cell in filled if cell[2]), next(iter(filled), None))
@@ -181,16 +173,10 @@ def is_labelled_line(sentence: str) -> bool:
 def locate(
     quotation: str, text: str, start: int = 0, end: int | None = None
 ) -> tuple[int, int] | None:
-    """Return where a text has a quotation as whole words; runs of white space are alike.
+    """Return start and end of the first place where a text has a quotation as whole words.
 
-    Args:
-        quotation: What is looked for.
-        text: Where.
-        start: Where the search begins, in characters.
-        end: Where it ends; None for the end of the text.
-
-    Returns:
-        Start and end of the first place; None if there is none, or the quotation is blank.
+    Runs of white space are alike. The search may begin and end elsewhere, in characters. None if
+    there is no such place, or the quotation is blank.
     """
     parts = quotation.split()
     if not parts:

@@ -61,29 +61,22 @@ def stem(word: str) -> str:
 
 
 def index_terms(cut: Sequence[str], language: str) -> str:
-    """Return the terms of a text as the keyword index stores them, separated by spaces.
+    """Return the terms of the folded words of a text, as the keyword index stores them.
 
     These are the stems of its words. Neighbouring characters of scripts without spaces become
     overlapping bigrams; the last one of a run is given once more by itself, so that a single
-    character can be found by prefix wherever it stands.
-
-    Args:
-        cut: the folded words of the text.
-        language: a Snowball algorithm.
+    character can be found by prefix wherever it stands. The language is a Snowball algorithm.
+    Spaces separate terms.
     """
     terms = " ".join(map(_stems(language).__getitem__, cut))
     return terms if terms.isascii() else " ".join(query_terms(cut, language, last=True))
 
 
 def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> list[str]:
-    """Return the terms that words are looked up by, in order.
+    """Return the terms that folded words are looked up by, in order.
 
-    A character of a script without spaces that stands alone is its own term.
-
-    Args:
-        cut: folded words.
-        language: a Snowball algorithm.
-        last: give the last character of a run of several once more.
+    A character of a script without spaces that stands alone is its own term. The language is a
+    Snowball algorithm. `last` gives the last character of a run of several once more.
     """
     terms: list[str] = []
     for without_spaces, run in groupby(cut, is_cjk):

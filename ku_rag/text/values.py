@@ -119,10 +119,8 @@ class Value(NamedTuple):
 def find_values(text: str, kind: str) -> list[Value]:
     """Return the values of a kind in a sentence, in order.
 
-    Args:
-        text: a sentence.
-        kind: "date", "number", "person", "place", "name", or kinds of unit such as "mass" or
-            "length time".
+    The kind is "date", "number", "person", "place", "name", or kinds of unit such as "mass" or
+    "length time".
     """
     if kind == "date":
         periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
@@ -259,9 +257,7 @@ class Quantity(NamedTuple):
 def quantity(value: str, unit: str = "") -> Quantity:
     """Return what a value says in numbers: "1,200 m" → 1200, 1200 of "length".
 
-    Args:
-        value: Of a field, as written.
-        unit: Of a number that brings none, such as "kg" of the label "Weight (kg)".
+    A number that brings no unit has this one, such as "kg" of the label "Weight (kg)".
     """
     match = _FIELD_AMOUNT.match(value)
     if match is None:
