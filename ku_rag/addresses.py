@@ -56,17 +56,11 @@ class Address:
 
 
 def origin(url: str, ports: Mapping[str, int] = HTTP_PORTS) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an address, in one spelling.
+    """Return scheme, host and port of an address, in one spelling; None if it is not valid.
 
     An international name is written in ASCII if it can be converted back; other names are spelled
-    differently by IDNA 2003 and 2008.
-
-    Args:
-        url: the address.
-        ports: the schemes, and the ports of addresses without one.
-
-    Returns:
-        None if the address has another scheme or is not valid.
+    differently by IDNA 2003 and 2008. `ports` are the schemes, and the ports of addresses without
+    one.
     """
     try:
         parts = urlsplit(url)

@@ -332,12 +332,9 @@ OUTPUTS = {
 
 
 def output_file(value: object, what: str, *, spare: object = None) -> Path:
-    """A path where a file can be written; a link is followed.
+    """Return a path where a file can be written, for one of `OUTPUTS`; a link is followed.
 
-    Args:
-        value: the path.
-        what: what is written, one of `OUTPUTS`.
-        spare: a picture that must not be overwritten, if it is a path.
+    `spare` is a picture that must not be overwritten, if it is a path.
     """
     file, suffixes = path(value, what), OUTPUTS[what]
     if file.suffix.lower() not in suffixes:

@@ -16,11 +16,7 @@ PICTURE_SUFFIXES = frozenset(
 
 
 def locate_picture(folder: Path, path: str) -> Path:
-    """Resolve the path of a picture in a record, which must be in the record's folder.
-
-    Args:
-        folder: resolved folder of the record's file.
-        path: the path in the record.
+    """Resolve the path of a picture in a record, which must be in the resolved folder of its file.
 
     Raises:
         BadInput: it is an address, absolute, outside the folder (links followed), or missing.

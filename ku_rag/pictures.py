@@ -175,8 +175,7 @@ def load_picture(
 def fit_picture(source: Path | bytes | Image.Image) -> tuple[Image.Image, tuple[int, int]]:
     """Scale a picture down, if a side has more than `MATCHED_SIDE` pixels; see `decode`.
 
-    Returns:
-        The picture, and the width and height of the upright original.
+    Also returns the width and height of the upright original.
     """
 
     def resize(picture: Image.Image, size: tuple[int, int]) -> tuple[Image.Image, tuple[int, int]]:
@@ -190,11 +189,8 @@ def fit_picture(source: Path | bytes | Image.Image) -> tuple[Image.Image, tuple[
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert a picture in memory to RGB; transparent parts become white.
 
-    Returns:
-        The picture; the same object if it is RGB already.
-
-    Raises:
-        BadInput: it is empty, too large, damaged, or in a mode without colours.
+    A picture that is RGB already is returned itself. `BadInput` if it is empty, too large, damaged,
+    or in a mode without colours.
     """
     if not all(image.size):
         raise BadInput(f"the picture has {image.width} × {image.height} pixels: it is empty")
@@ -236,11 +232,7 @@ def check_files(images: Iterable[Path]) -> None:
 
 
 def check_all_differ(images: Iterable[Path]) -> None:
-    """Check that no two files have the same content, which identifies a picture.
-
-    Raises:
-        BadInput: two files are equal.
-    """
+    """Refuse, by `BadInput`, files with the same content, which identifies a picture."""
     first: dict[str, int] = {}
     for number, image in enumerate(images):
         if (before := first.setdefault(arguments.file_hash(image), number)) != number:
@@ -248,10 +240,7 @@ def check_all_differ(images: Iterable[Path]) -> None:
 
 
 def probe(data: bytes) -> tuple[int, int, str]:
-    """Read the header of a picture.
-
-    Returns:
-        (width, height, format): pixels of the upright picture, and a name such as "JPEG".
+    """Return width, height and format, such as "JPEG", of an upright picture, by its header.
 
     Raises:
         BadInput: the file is empty, not a picture, or has more than `MAX_PIXELS` pixels.

@@ -12,11 +12,7 @@ from ku_rag.errors import BadInput, MissingExtra, NotFound
 
 
 def extra(name: str, module: str) -> Any:  # noqa: ANN401 - a module, of any content
-    """Import a module of an optional dependency.
-
-    Args:
-        name: the extra of ku-rag that brings it.
-        module: what to import.
+    """Import a module of an optional dependency, which an extra of ku-rag brings.
 
     Raises:
         MissingExtra: it is not installed.

@@ -176,11 +176,7 @@ class Session:
 
     @contextmanager
     def use(self) -> Iterator[Database]:
-        """The store, for a call that chooses its own transactions.
-
-        Raises:
-            ReadOnly, Locked, Corrupt: SQLite reported an error.
-        """
+        """The store, for a call with transactions of its own; errors of SQLite say what to do."""
         with explained(self.database.path):
             yield self.database
 

@@ -25,7 +25,6 @@ class RerankerQuery:
     """The question that evidence is scored for.
 
     Args:
-        text: The question.
         picture: The picture that it is about, RGB.
         units: The matched units, best first.
         mllm: The multimodal model of the base, if there is one.

@@ -50,8 +50,6 @@ class CrossEncoderReranker:
 
     Args:
         argument: path of a saved model, or a name whose files are in the Hugging Face cache.
-        device: "auto", "cpu", "cuda" or "mps".
-        batch_size: texts in a batch; 0 for 32.
 
     Raises:
         NotFound: the model is not on this machine; nothing is downloaded.

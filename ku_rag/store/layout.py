@@ -24,18 +24,7 @@ from ku_rag.errors import ReadOnly
 
 
 class Layout:
-    """The paths of the knowledge base in folder `root`.
-
-    Attributes:
-        database: the SQLite file.
-        images: the folder of the pictures.
-        indexes: the folder of the caches.
-        uploads: the folder of accepted uploads.
-        answers: the file of stored answers.
-        settings: the settings file.
-        lock: the writer lock's file.
-        copied: in a copy, the file with the states that it may have without changes of its own.
-    """
+    """The paths of the knowledge base in folder `root`; see above."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -30,7 +30,6 @@ class Model:
     """A model with known weights.
 
     Args:
-        name: its name in ku-rag.
         purpose: "encoder", "sentence" (an encoder of texts only) or "segmenter".
         spec: the setting that uses it, such as "longclip:longclip-L".
         licence: of the weights, as published.
@@ -85,11 +84,7 @@ def models() -> dict[str, Model]:
 
 
 def known(name: str) -> Model:
-    """Return the model with a name, or with the setting `name`.
-
-    Raises:
-        NotFound: there is no such model.
-    """
+    """Return the model with a name, or with the setting `name`; `NotFound` if there is none."""
     for model in models().values():
         if name in (model.name, model.spec):
             return model

@@ -89,10 +89,7 @@ def parts(model: Model, path: Path) -> list[Path]:
 def defect(model: Model, path: Path, *, hashes: bool) -> str:
     """Return the first difference from the catalogue as a clause; "" if there is none.
 
-    Args:
-        model: the model.
-        path: its file or folder.
-        hashes: compare the SHA-256 of each file, not its size only.
+    `hashes` compares the SHA-256 of each file, not its size only.
     """
     for file, part in zip(model.files, parts(model, path), strict=True):
         if (size := part.stat().st_size) != file.size:
@@ -124,10 +121,7 @@ def find(name: str) -> Path:
 
 
 def verify(names: Iterable[str] = ()) -> list[WeightsCheck]:
-    """Compare the hashes of weights on this machine with the catalogue.
-
-    Args:
-        names: models that must be on this machine; none for all that are.
+    """Compare the hashes of weights on this machine with the catalogue, of all or of some models.
 
     Raises:
         NotFound: a named model is not known, or not on this machine.
@@ -145,17 +139,10 @@ def verify(names: Iterable[str] = ()) -> list[WeightsCheck]:
 
 
 def pull(model: Model, *, progress: bool = False) -> Path:
-    """Download the weights of a model, unless they are on this machine.
+    """Download the weights of a model, unless they are on this machine; return the file or folder.
 
     `huggingface_hub` downloads into the cache of the Hub, pooch downloads other addresses into
     ku-rag's own folder. Sizes and hashes are verified.
-
-    Args:
-        model: the model.
-        progress: show progress bars on stderr.
-
-    Returns:
-        The file, or the folder of a model with several files.
 
     Raises:
         NotFound: the download failed; the message says which file to put where.
@@ -228,9 +215,8 @@ def _replaced_message(model: Model, path: Path, problem: str) -> str:
 def weights_file(argument: str, expected: str) -> Path:
     """Return the absolute path of a file of weights; nothing is downloaded.
 
-    Args:
-        argument: a path ("~" is the home folder), or the name of a known model.
-        expected: what the file should be, for messages.
+    The argument is a path ("~" is the home folder), or the name of a known model. `expected` is
+    what the file should be, for messages.
 
     Raises:
         NotFound: there is no such file, or the known model is not on this machine.
@@ -254,11 +240,7 @@ def content_hash(*paths: Path) -> str:
 
 
 def profile(name: str) -> dict[str, object]:
-    """Return the settings of a profile whose weights are on this machine.
-
-    Raises:
-        NotFound: its weights are not on this machine.
-    """
+    """Return the settings of a profile; `NotFound` if its weights are not on this machine."""
     settings = dict(PROFILES[name])
     needed = [known(str(settings[role])) for role in ("encoder", "segmenter")]
     if missing := " ".join(model.name for model in needed if locate(model) is None):

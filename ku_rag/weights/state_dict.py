@@ -31,10 +31,6 @@ def read_arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
 
     Only the few names that such a file needs are known; a file that names anything else is refused.
 
-    Args:
-        path: An existing file.
-        expected: What the file should be, for messages.
-
     Raises:
         BadInput: It is damaged, contains code, or is of another format.
     """

@@ -28,10 +28,6 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
 
     The file is mapped if its format allows it, so that only used tensors are read.
 
-    Args:
-        path: an existing file.
-        expected: what the file should be, for messages.
-
     Raises:
         BadInput: it is damaged, contains code, or holds no named tensors.
     """

@@ -19,11 +19,8 @@ __all__ = ["DATASETS", "load"]
 def load(name: str, path: Path, *, images: Path | None = None) -> Dataset:
     """Read the questions of a dataset. A record that cannot be read is left out and listed.
 
-    Args:
-        name: One of `DATASETS`.
-        path: Its file.
-        images: Folder of its pictures. Without it the questions of "jsonl" and "cogbench" take
-            them relative to the file, and those of other datasets have none. No picture is opened.
+    The questions of "jsonl" and "cogbench" take pictures relative to the file, if no folder of
+    `images` is named, and those of other datasets have none then. No picture is opened.
 
     Raises:
         BadInput: The name is unknown, or the file holds no question that can be read.
