@@ -21,19 +21,9 @@ from ku_rag.store.connection import Connection, explained, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.facts import EXTRACTED
 from ku_rag.store.layout import Layout, image_file
-from ku_rag.transfer import atomic_folder
+from ku_rag.transfer import atomic_folder, tables
 from ku_rag.transfer.parquet_reader import TUNING
-from ku_rag.transfer.tables import (
-    FORMAT,
-    IMAGES,
-    MANIFEST,
-    PICTURES,
-    TABLES,
-    Row,
-    TableFile,
-    parquet,
-    write_table,
-)
+from ku_rag.transfer.tables import Row, TableFile
 from ku_rag.types import Quarantined, Serializable
 
 _MADE_WITH = ("encoder", "segmenter", "max_tokens", "language", *TUNING)
@@ -104,7 +94,7 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
         Corrupt: A page fails its checksum.
         MissingExtra: pyarrow is not installed.
     """
-    parquet()
+    tables.parquet()
     started = time.monotonic()
     connection = database.connection
     with (
@@ -120,8 +110,8 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
 def is_export(folder: Path) -> bool:
     """Whether a folder is an export and nothing else."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        files = {MANIFEST, PICTURES, *(table.file for table in TABLES)}
+        manifest = json.loads((folder / tables.MANIFEST).read_bytes())
+        files = {tables.MANIFEST, tables.PICTURES, *(table.file for table in tables.TABLES)}
         return "format" in manifest and {path.name for path in folder.iterdir()} <= files
     except (OSError, ValueError, TypeError):
         return False
@@ -152,16 +142,16 @@ def write(
         for row, *side in connection.execute("SELECT row, fingerprint, dim FROM encoders")
     }
     done = Exported()
-    (folder / PICTURES).mkdir()
-    for table in TABLES:
+    (folder / tables.PICTURES).mkdir()
+    for table in tables.TABLES:
         fingerprint, dim = sides.get(table.vectors, (None, None))
         encoder = rows_of_encoders.get((fingerprint, dim))
         rows = _rows(connection, table, encoder)
-        if table is IMAGES:
+        if table is tables.IMAGES:
             rows = _with_pictures(rows, layout, folder, done)
-        done.counts[table.name] = write_table(folder, table, rows, dim if encoder else None)
+        done.counts[table.name] = tables.write_table(folder, table, rows, dim if encoder else None)
     manifest = {
-        "format": FORMAT,
+        "format": tables.FORMAT,
         "ku_rag": ku_rag.__version__,
         "schema": connection.execute("PRAGMA user_version").fetchone()[0],
         "salvaged": salvaged,
@@ -169,10 +159,10 @@ def write(
         "settings": dict(settings),
         "counts": done.counts,
         "pictures": done.pictures,
-        "sha256": {table.file: arguments.file_hash(folder / table.file) for table in TABLES},
+        "sha256": {table.file: arguments.file_hash(folder / table.file) for table in tables.TABLES},
     }
     text = json.dumps(manifest, ensure_ascii=False, indent=2)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (folder / tables.MANIFEST).write_text(text + "\n", encoding="utf-8")
     return done
 
 
@@ -192,7 +182,7 @@ def _with_pictures(
 ) -> Iterator[Row]:
     """Copy the picture of each row; yield the rows with its path, None if it is left out."""
     for digest, file, *fields in rows:
-        place: str | None = f"{PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
+        place: str | None = f"{tables.PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
         if problem := atomic_folder.copy_picture(layout.image(file), folder / str(place), digest):
             done.left_out.append(problem)
             place = None

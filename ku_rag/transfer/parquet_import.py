@@ -36,19 +36,8 @@ from ku_rag.store.facts import ExtractedFact
 from ku_rag.store.text_places import PlaceRow
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.text.statements import Statement, locate
+from ku_rag.transfer import tables
 from ku_rag.transfer.parquet_reader import TUNING, TUNING_RANGES, Export, RowBatch
-from ku_rag.transfer.tables import (
-    CHUNKS,
-    EXTRACTED,
-    IMAGE_WORDS,
-    IMAGES,
-    RELATIONS,
-    SHOWINGS,
-    SOURCES,
-    TABLE_ROWS,
-    TEXT_PLACES,
-    UNITS,
-)
 from ku_rag.types import Quarantined, Relation, Unit, Word
 
 _ORIGINS = ("ingest", "add", "join", "update")
@@ -106,7 +95,7 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
     left_out = []
     by_model: dict[str, list[ExtractedFact]] = {}
     with database.change() as connection:
-        for row in export.rows(EXTRACTED):
+        for row in export.rows(tables.EXTRACTED):
             stored = connection.execute(
                 "SELECT u.row, c.row, c.text FROM sources s JOIN chunks c ON c.source = s.row, "
                 "units u WHERE s.uri = ? AND c.position = ? AND u.id = ?",
@@ -130,7 +119,7 @@ def restore_renamed(database: Database, export: Export) -> None:
     """Restore what relations mean whose target has been renamed since they were stated."""
     with database.change() as connection:
         rows: list[int] = []
-        for row in export.rows(RELATIONS):
+        for row in export.rows(tables.RELATIONS):
             unit, target = row.get("tail_unit"), row["target"]
             is_name = relations.target_key(target) == relations.target_key(row.get("tail") or "")
             if not unit or is_name or target == unit:
@@ -185,15 +174,15 @@ class ExportRecords:
         self._units = self._read_units()
         self._of_unit: dict[str | None, list[_Source]] = {unit: [] for unit in self._units}
         self._by_uri: dict[str, _Source] = {}
-        for row in export.rows(SOURCES):
+        for row in export.rows(tables.SOURCES):
             self._add(row["uri"], row["unit"], row)
         self._of_unit[None] = self._of_unit.pop(None, [])
         self._files: dict[str, tuple[str | None, _Vectors | None]] = {}
-        for batch in export.batches(IMAGES, self._dims["image"]):
+        for batch in export.batches(tables.IMAGES, self._dims["image"]):
             for number, digest in enumerate(batch.columns["hash"]):
                 vector = None if number in batch.without_vector else batch.vectors[number]
                 self._files[digest] = batch.columns["file"][number], vector
-        self._printed = {row["image"]: row for row in export.rows(IMAGE_WORDS)}
+        self._printed = {row["image"]: row for row in export.rows(tables.IMAGE_WORDS)}
         self._add_to_sources()
 
     def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
@@ -216,7 +205,7 @@ class ExportRecords:
 
     def _read_units(self) -> dict[str, Mapping[str, Any]]:
         units: dict[str, Mapping[str, Any]] = {}
-        for row in self._export.rows(UNITS):
+        for row in self._export.rows(tables.UNITS):
             try:
                 arguments.identity(row["id"], "the id")
                 if not self._export.is_whole:  # else sources declare the fields, which are checked
@@ -229,10 +218,10 @@ class ExportRecords:
     def _add_to_sources(self) -> None:
         """Add the rows of the small tables to their sources."""
         export = self._export
-        for row in export.rows(SHOWINGS):
+        for row in export.rows(tables.SHOWINGS):
             if source := self._source(row.get("source"), row.get("unit"), "showings"):
                 source.images.append(row["image"])
-        for row in export.rows(TABLE_ROWS):
+        for row in export.rows(tables.TABLE_ROWS):
             if source := self._source(row["source"], row.get("unit"), "table_rows"):
                 fields = row.get("place") or 0, row.get("name") or "", row["cells"]
                 source.rows[row["document"]] = fields
@@ -241,7 +230,7 @@ class ExportRecords:
 
     def _add_places(self) -> None:
         export = self._export
-        for row in export.rows(TEXT_PLACES):
+        for row in export.rows(tables.TEXT_PLACES):
             if source := self._source(row["source"], row.get("unit"), "text_places"):
                 try:
                     lines = text_places.checked_lines(row.get("lines") or "[]")
@@ -252,7 +241,7 @@ class ExportRecords:
 
     def _add_relations(self) -> None:
         export = self._export
-        for row in export.rows(RELATIONS):
+        for row in export.rows(tables.RELATIONS):
             notes = (row.get(key) for key in ("target_kind", "information", "condition"))
             uri, unit = row.get("source"), row.get("unit")
             try:
@@ -285,7 +274,7 @@ class ExportRecords:
 
     def _add_chunks(self) -> Iterator[_Source]:
         """Add chunks to their sources; yield the source after each run of its chunks."""
-        for batch in self._export.batches(CHUNKS, self._dims["chunk"]):
+        for batch in self._export.batches(tables.CHUNKS, self._dims["chunk"]):
             owners, end = zip(batch.column("source"), batch.column("unit"), strict=True), 0
             for (uri, unit), run in groupby(owners):
                 start, end = end, end + sum(1 for _ in run)
@@ -309,7 +298,8 @@ class ExportRecords:
         if origin not in _ORIGINS:
             raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
         try:
-            tables = table_rows.tables(source.rows[number] for number in sorted(source.rows))
+            rows = (source.rows[number] for number in sorted(source.rows))
+            read_tables = table_rows.tables(rows)
         except (ValueError, TypeError) as error:
             raise BadInput(f"a row of a table cannot be read ({error})") from error
         pictures = [picture for picture in map(self._picture, source.images) if picture is not None]
@@ -322,7 +312,7 @@ class ExportRecords:
         texts = [] if whole and as_chunks else source.documents()
         if not whole:
             hashes = [
-                hash_texts(texts, tables, source.places),
+                hash_texts(texts, read_tables, source.places),
                 hash_pictures(p.digest for p in pictures),
             ]
             hashes = [_COMPUTED + digest for digest in hashes]
@@ -338,7 +328,7 @@ class ExportRecords:
             "".join(hashes[1:2]),
             source.relations if source.unit is not None else (),
             partial=lost or "".join(hashes[1:2]) == part,
-            tables=tables,
+            tables=read_tables,
             first_row=min(source.rows, default=0),
             places=source.places,
             file_hash="".join(hashes[2:3]),

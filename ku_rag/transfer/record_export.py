@@ -16,20 +16,8 @@ from ku_rag.ingest.preparation import PreparedPicture, PreparedRecord, PreparedS
 from ku_rag.store import table_rows
 from ku_rag.store.connection import as_json
 from ku_rag.store.layout import image_file
-from ku_rag.transfer.tables import (
-    CHUNKS,
-    IMAGES,
-    PICTURES,
-    RELATIONS,
-    SHOWINGS,
-    SOURCES,
-    TABLE_ROWS,
-    TEXT_PLACES,
-    UNITS,
-    Row,
-    TableFile,
-    write_table,
-)
+from ku_rag.transfer import tables
+from ku_rag.transfer.tables import Row, TableFile
 
 
 def write_records(
@@ -42,37 +30,37 @@ def write_records(
     """
     pictures = {picture.digest: picture for record in records for picture in record.pictures()}
     for picture in pictures.values():
-        file = folder / PICTURES / image_file(picture.digest, picture.suffix)
+        file = folder / tables.PICTURES / image_file(picture.digest, picture.suffix)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(picture.data)
     sources = [(record.unit, source) for record in records for source in record.sources]
-    tables: dict[TableFile, list[Row]] = {
-        UNITS: list(_units(records)),
-        SOURCES: [_source(*pair) for pair in sources],
-        CHUNKS: [row for pair in sources for row in _chunks(*pair)],
-        IMAGES: [_image(picture) for _, picture in sorted(pictures.items())],
-        SHOWINGS: [
+    contents: dict[TableFile, list[Row]] = {
+        tables.UNITS: list(_units(records)),
+        tables.SOURCES: [_source(*pair) for pair in sources],
+        tables.CHUNKS: [row for pair in sources for row in _chunks(*pair)],
+        tables.IMAGES: [_image(picture) for _, picture in sorted(pictures.items())],
+        tables.SHOWINGS: [
             (unit, source.uri, position, picture.digest)
             for unit, source in sources
             for position, picture in enumerate(source.pictures)
         ],
-        RELATIONS: [row for pair in sources for row in _relations(*pair)],
-        TABLE_ROWS: [
+        tables.RELATIONS: [row for pair in sources for row in _relations(*pair)],
+        tables.TABLE_ROWS: [
             (unit, source.uri, *row)
             for unit, source in sources
             for row in table_rows.stored_rows(source.tables, source.first_row)
         ],
-        TEXT_PLACES: [
+        tables.TEXT_PLACES: [
             (unit, source.uri, *row) for unit, source in sources for row in source.places
         ],
     }
-    for table, rows in tables.items():
+    for table, rows in contents.items():
         dim = side(encoder, table.vectors).dim if table.vectors else None
-        if rows or table in (UNITS, SOURCES, CHUNKS):
-            write_table(folder, table, rows, dim)
+        if rows or table in (tables.UNITS, tables.SOURCES, tables.CHUNKS):
+            tables.write_table(folder, table, rows, dim)
     files = sorted(folder.glob("*.parquet"))
     return {
-        "counts": {table.name: len(rows) for table, rows in tables.items()},
+        "counts": {table.name: len(rows) for table, rows in contents.items()},
         "bytes": {file.name: file.stat().st_size for file in files},
         "sha256": {file.name: arguments.file_hash(file) for file in files},
     }
@@ -106,7 +94,7 @@ def _chunks(unit: str | None, source: PreparedSource) -> Iterator[Row]:
 
 
 def _image(picture: PreparedPicture) -> Row:
-    file = f"{PICTURES}/{image_file(picture.digest, picture.suffix)}"
+    file = f"{tables.PICTURES}/{image_file(picture.digest, picture.suffix)}"
     vector = np.asarray(picture.vector, "<f2").tobytes()
     return picture.digest, file, picture.width, picture.height, len(picture.data), vector
 
