@@ -38,7 +38,6 @@ class ConfidenceTuning(Serializable):
     """What labelled pictures say of the confidence of matches.
 
     Args:
-        pictures: how many were matched.
         known: how many of them show a unit of the base.
         right: how many of them matched their unit first.
         slope: what the evidence for a match is multiplied by.

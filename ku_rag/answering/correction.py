@@ -52,13 +52,11 @@ class Material:
 
     Args:
         picture: the whole picture, RGB; None for a question without a picture.
-        region: the selected region of the picture, if any.
         crop: the region cut out of the original picture; None where it is the whole picture.
         evidence: chunks that the answer can cite.
         paths: graph paths that the answer can cite; those that do not bear on the question are not
             sent.
         leading: labels of the paths that the question's own words lead along.
-        pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
         caption: a model's caption of the picture, if it was searched with, or is shown instead.
         queries: what a plan made of the question (CogPlanner, eq. 6), shown with the evidence;

@@ -98,7 +98,6 @@ class Paths:
         answers: what the question's own words lead to, if they lead anywhere.
         cited: labels of the paths that lead there.
         lines: row of the chunk, start and end of the labelled lines that state it.
-        why: where the answers were found.
     """
 
     evidence: Sequence[PathEvidence] = ()

@@ -282,9 +282,7 @@ class QuerySteps:
     """The steps of one query.
 
     Args:
-        picture: the RGB picture that is matched.
         chain: the model that answers; None for the extractive reader.
-        planned: evidence that a plan collected; None to search.
         times: milliseconds of each step, which the steps add.
     """
 

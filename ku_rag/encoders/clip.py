@@ -29,11 +29,8 @@ class ClipEncoder:
 
     Args:
         model: an open_clip model with its weights, on the CPU.
-        tokenizer: an open_clip tokenizer.
         preprocessing: open_clip's transforms from a picture to a tensor; the last two convert to a
             tensor and normalise it.
-        fingerprint: identifies model and weights.
-        device: "auto", "cpu", "cuda" or "mps".
         batch_size: items in a batch; 0 chooses by device.
 
     Raises:

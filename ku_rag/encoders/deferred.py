@@ -21,8 +21,6 @@ class Deferred:
 
     Args:
         whole: spec of the base's encoder, which may be a pair with this one.
-        fingerprint: stored in the base.
-        dim: length of its vectors.
         find: returns its class, which needs no weights.
     """
 

@@ -28,10 +28,7 @@ _MEAN, _STD = [127 / 255] * 3, [128 / 255] * 3
 
 
 class EfficientNetEncoder:
-    """Encodes pictures only; texts need a second encoder.
-
-    Args:
-        name: "lite0" or "lite2".
+    """Encodes pictures only, by the network "lite0" or "lite2"; texts need a second encoder.
 
     Raises:
         BadInput: there is no such network, or its weights are damaged.

@@ -21,7 +21,6 @@ class Difference(Serializable):
         p: P-value of a paired permutation test.
         better: Questions where the second run is better: its score is higher, or for some measures
             lower.
-        worse: Questions where it is worse.
     """
 
     measure: str

@@ -29,7 +29,6 @@ class EvaluationQuestion(Serializable):
     """A question with its gold answers, units and routes.
 
     Args:
-        id: Unique in its dataset.
         image: Its picture; None for a question about text.
         answers: Gold answers. Most measures accept each of them; those for lists compare all.
         units: Ids of the units with the answer; empty where the dataset does not name them.
@@ -54,8 +53,6 @@ class Dataset(Serializable):
     """The questions of a dataset.
 
     Args:
-        name: Its name, such as "okvqa".
-        questions: In the order of its file.
         measures: Names of its official measures, the main one first.
         left_out: Records that could not be read, with their places and the reasons.
         note: What is missing beside the published number of questions, or "".

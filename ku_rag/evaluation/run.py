@@ -59,8 +59,6 @@ class Figure(Serializable):
     Args:
         value: Mean over the questions with a score, unless the measure aggregates differently.
         interval: Of the mean, at 95 %, by bootstrap; None for fewer than two questions or a ratio.
-        questions: Number of questions with a score.
-        groups: The mean of each group of questions.
     """
 
     value: float

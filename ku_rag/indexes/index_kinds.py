@@ -93,7 +93,6 @@ class ByteQuantizer:
 
     Args:
         mean: float32[dim], the mean of the training vectors.
-        scale: factor applied after the mean is subtracted.
     """
 
     mean: Vectors

@@ -32,13 +32,11 @@ class Header:
     """Description of the files of an index.
 
     Args:
-        knowledge_base: id of the knowledge base that they belong to.
         seq: number of the last change that they contain.
         lost: commits that the knowledge base had lost by then; change numbers repeat after a loss.
         segments: for each segment its "file", "count", "plan", "fit" (quantiser), and "sums" (the
             checksums of its files).
         dropped: deleted rows that segments still contain.
-        format: version of the layout.
     """
 
     knowledge_base: str

@@ -94,7 +94,6 @@ class Reply:
         parsed: the object that fits the request's schema; None if no schema was given.
         prompt_tokens: tokens of the request, as counted by the endpoint or estimated.
         completion_tokens: tokens of the reply, likewise.
-        model: the model's name in the request.
         cached: whether the reply comes from the reply cache.
     """
 
@@ -153,8 +152,7 @@ class MLLM(Protocol):
 class MeteredMLLM:
     """Passes requests on to a model, and collects the replies for `usage`.
 
-    Args:
-        vision: takes the requests with pictures in its place; None for the same model.
+    Another model, if there is one, takes the requests with pictures.
     """
 
     mllm: MLLM

@@ -8,14 +8,10 @@ from ku_rag.errors import BudgetSpent
 
 
 class Budget:
-    """Counts calls and tokens, and refuses calls beyond the limits.
+    """Counts calls and tokens, and refuses calls beyond the limits; 0 is no limit.
 
     Every attempt counts as a call, failed ones too. Tokens are known after a reply, so calls that
     have already started may exceed the limit.
-
-    Args:
-        max_calls: limit of calls; 0 for no limit.
-        max_tokens: limit of tokens, requests and replies together; 0 for no limit.
 
     The attributes `calls` and `tokens` hold the counts so far.
     """

@@ -19,13 +19,9 @@ OVERLAP = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A detected object.
+    """A detected object of a class, with its confidence, 0 to 1.
 
-    Args:
-        box: in pixels of the picture, clipped to it.
-        mask: bool[height, width] of the box.
-        name: its class.
-        confidence: 0 to 1.
+    The box is clipped to the picture, and the mask is bool[height, width] of it.
     """
 
     box: Box

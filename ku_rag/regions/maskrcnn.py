@@ -31,9 +31,6 @@ class MaskRCNNSegmenter(Detector):
         argument: path of a state dict for torchvision's maskrcnn_resnet50_fpn_v2, with any number
             of classes; "" takes those that `ku models pull maskrcnn_resnet50_fpn_v2` brings.
             Nothing is downloaded here.
-        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        min_side: minimum width and height of a region, in pixels of the given picture.
-        confidence: minimum confidence of an object, 0 to 1.
         side: pixels that a picture's shorter side is scaled to, 800 as in training.
 
     Raises:

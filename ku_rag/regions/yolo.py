@@ -30,8 +30,6 @@ class YoloSegmenter(Detector):
         argument: path of a segmentation checkpoint of ultralytics (.pt), or the name of a known one
             that was pulled, such as "yolov8x-seg". No code in it is run, and nothing is
             downloaded.
-        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        min_side: minimum width and height of a region, in pixels of the given picture.
         confidence: minimum confidence of an object, 0 to 1. 0.25 is ultralytics' own.
 
     Raises:

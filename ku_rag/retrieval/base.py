@@ -23,9 +23,6 @@ class Retrieval:
     """The parts of an open knowledge base that retrieval uses.
 
     Args:
-        image_search: encoder, index and settings for matching pictures.
-        chunk_search: encoder, index and settings for searching chunks.
-        units: the filter of units; others are not found.
         reranker: loads the reranker at its first call; returns None if there is none.
         pool: number of the best chunks that the reranker scores.
     """
@@ -46,10 +43,8 @@ class Matched:
     Args:
         units: best first.
         region: the part of the picture that the question is about; None without a picture.
-        names: the names in the question.
         chosen: whether the first unit was chosen by the caller.
         none_identified: whether a model was asked which of the candidates it is, and named none.
-        words: printed in the picture.
     """
 
     units: Sequence[Match] = ()

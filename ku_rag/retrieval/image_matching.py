@@ -84,14 +84,12 @@ class ImageSearch:
 
     Args:
         segmenter: makes what proposes regions, at the first picture.
-        images: index of the stored pictures.
         picture: the stored picture of a row, RGB.
         threshold: cosine to the question from which on a region is meant.
         background: what becomes of the background of a region with a mask.
         tuned: what `ku tune --confidence` found, if it was run.
         by_own_pictures: returns what `calibrate` finds, for regions of a model.
         least: confidence from which on a match is sure; 0 takes the tuned or the default one.
-        recogniser: returns the recogniser of words in pictures, or None.
     """
 
     encoder: Encoder

@@ -45,8 +45,6 @@ class NamedSpan:
     """Words of a question that are a name.
 
     Args:
-        at: place of the first word.
-        words: folded.
         key: the name that they are, as it is stored.
         is_partial: whether they are a part of the name.
     """

@@ -29,9 +29,7 @@ class TextTuning(Serializable):
 
     Args:
         weight: the weight with the best ranks; of equal ones the present or the smallest.
-        weight_before: that of the base, or of the encoder.
         reciprocal_rank: mean reciprocal rank of the first chunk of a right unit, 0 to 1.
-        reciprocal_rank_before: the same with the weight before.
         tried: (weight, mean reciprocal rank).
     """
 

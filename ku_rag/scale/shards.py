@@ -53,9 +53,6 @@ class Shard(Serializable):
         place: Number of the source, number of the block in it.
         name: SHA-256 of the block's content; the name of its folder in shards/.
         digest: SHA-256 of the shard's manifest.
-        counts: Rows by table.
-        left_out: Items of the block that are not in the shard.
-        reused: Whether an earlier run had written it.
     """
 
     place: tuple[int, int]
@@ -100,7 +97,6 @@ class ShardWriter:
     Args:
         folder: Folder of all shards; every worker reaches it under this name.
         header: Fields of each manifest that describe how the shard was made.
-        encoder: Computes the vectors.
     """
 
     folder: Path

@@ -50,11 +50,9 @@ class Fact(Serializable):
         number: The number that the value begins with; of a date, the year.
         measure: Dimension of the amount, or "date".
         amount: The number in the base unit of the dimension (m, g, l, m², s).
-        condition: Under which a relation holds.
         scope: Heading of the text, name of the table, or kind of the entity at the other end.
         source: URI of the source; None for metadata, kinds and aliases, which sources declare
             together.
-        chunk: Row of the chunk.
         span: Where the chunk states it, in characters.
     """
 

@@ -138,7 +138,6 @@ class UnitFilter:
     """What a unit must have to count.
 
     Args:
-        kind: Its kind; None for any.
         conditions: On its facts, all of which it must meet.
         predicate: A function of its metadata that must return true.
         unit_rows: The rows that pass, once they are read; see `indexes.chunk_selection`.

@@ -33,8 +33,6 @@ class UnitSummary(Serializable):
     """A unit without its contents.
 
     Args:
-        id: its identity.
-        kind: entity, event, rule, topic …
         metadata: what else was declared, as JSON values.
         match: whether its names are looked up in other units' texts.
         counts: numbers of "chunks", "named_in" (chunks of others that name it), "images" and
@@ -74,8 +72,6 @@ class UnitRecord(UnitSummary):
 
     Args:
         images: paths of its pictures in the store.
-        texts: of its own sources, as they were given.
-        named_in: chunks of other units that name it.
         words: fingerprint of each recogniser → words and lines that it has read in the pictures.
     """
 

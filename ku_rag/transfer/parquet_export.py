@@ -69,7 +69,6 @@ class Exported(Serializable):
     """What an export wrote.
 
     Args:
-        pictures: Number of files copied.
         left_out: Pictures that are missing or damaged, and lost rows of a damaged base.
         salvaged: For each table of a damaged base the number of rows "saved", the ranges of row
             numbers "lost"; None for a sound base.

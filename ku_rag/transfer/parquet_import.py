@@ -52,11 +52,9 @@ class _Source:
     """The rows of one source of a unit, or of text that belongs to no unit.
 
     Args:
-        unit: Id of the unit; None for text that belongs to none.
         row: Its row in the table of sources; empty if it has none.
         chunks: (number of the document, text) each.
         vectors: Of the chunks, float16[n, dim] each.
-        without_vector: Number of chunks without a vector.
         rows: Number of the document → place and name of its table, and cells in JSON.
     """
 

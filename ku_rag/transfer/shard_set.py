@@ -55,8 +55,7 @@ def check_shards(
 class ShardSet:
     """The records of all shards in a folder, shard by shard.
 
-    Args:
-        partial: Import the sound shards even if others are not sound.
+    `partial` imports the sound shards even if others are not sound.
 
     Raises:
         BadInput: Encoding was not finished; or a shard is missing, truncated, changed or duplicated

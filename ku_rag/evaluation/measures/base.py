@@ -26,7 +26,6 @@ class Prediction(Serializable):
         confidence: Of the best match, 0 to 1; None without one.
         draft: The answer of the model before it saw evidence; None without one.
         graph_size: Nodes and edges of the retrieval graph G2 of the method "evidence".
-        plan: Of the method "plan".
         tokens: Tokens of the model's replies that answer; None without a model.
     """
 
@@ -50,7 +49,6 @@ class Measure:
     """A measure of predictions.
 
     Args:
-        name: The name that datasets and commands use.
         score: Scores a prediction. Unless its function says otherwise, a score is 0 to 1, and
             higher is better.
         overall: The figure of a run from the means of its groups; None takes the mean over its

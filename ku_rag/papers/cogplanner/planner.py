@@ -18,7 +18,6 @@ class PlanState:
     Args:
         queries: the last queries: Q_{t-1}, or Q_t for a choice that follows the reformulation.
         picture: RGB; None without one.
-        rounds: the rounds so far, with what they found.
         units: the units that the picture or the last query matches, best first.
         about: ids of those that the question can be about: the picture certainly shows them, or
             the query names them.

@@ -81,7 +81,6 @@ class PlanRun:
     """The run of a plan. One object serves one question.
 
     Args:
-        image: the file of its picture, for the document.
         name: of the planner: "mllm", "embedded" or "document".
         searches: carries them out, with the settings and the model of the plan.
         scale: width of the question's picture ÷ width of the picture that is searched.

@@ -49,10 +49,8 @@ class Searches:
 
     Args:
         base: returns what is searched, for the calling thread.
-        picture: of the question, RGB; None without one.
         mllm: the model that plans, judges relevance and builds evidence graphs; None without one.
         prompts: the folder whose prompts replace those of the package.
-        settings: sizes of the searches.
     """
 
     base: Callable[[], Retrieval]

@@ -47,9 +47,7 @@ class EvidenceNode(Serializable):
         id: Unique in the graph: "text:KEY", "image:ROW", "table:SOURCE.PLACE", "row:…".
         name: The name of an entity; the title of a picture or table.
         type: A type of the pattern, or the modality.
-        description: What the texts, the picture or the row say of it.
         chunks: Rows of the chunks that it comes from.
-        image: Row of the picture in the store.
         titles: Names by which a picture or table is anchored.
         rows: Rows of the table that a model may be shown, each with the row of its chunk.
     """
@@ -82,8 +80,7 @@ class EvidenceNode(Serializable):
 class EvidenceEdge(Serializable):
     """A directed relation between two nodes, by their ids, and what a text says of it.
 
-    Args:
-        chunk: Row of the chunk that states it; None for the anchor of a picture or table.
+    The chunk, by its row, states it; the anchor of a picture or table has none.
     """
 
     source: str

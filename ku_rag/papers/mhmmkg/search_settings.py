@@ -34,8 +34,6 @@ class Setting:
     Args:
         vision: Whether the model receives the pictures d; where it searches, it describes them.
         described: Whether it receives the description by people instead (s).
-        gold: Whether it receives the annotated paths.
-        searches: Whether it searches the graph for paths.
         captions: Which captions of the graph's pictures it receives.
     """
 
@@ -66,11 +64,8 @@ class GraphAnswer:
 
     Args:
         answer: The model's answer; "" if it did not reply after a search.
-        failed: Why there is no answer, or "".
         perception: The description of the pictures that the setting uses.
-        paths: The paths that the answer is based on.
         search: The result of the search; None if the setting does not search.
-        trace: All questions and answers of the model, in order.
     """
 
     setting: str
