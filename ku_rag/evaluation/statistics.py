@@ -9,6 +9,8 @@ import numpy as np
 
 from ku_rag.plugins import extra
 
+_BINS = 10
+
 
 def _samples() -> dict[str, Any]:
     return {"n_resamples": 1999, "batch": 100, "random_state": np.random.default_rng(0)}
@@ -45,15 +47,13 @@ def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
     return float(result.pvalue)
 
 
-def calibration_error(
-    confidences: Sequence[float], scores: Sequence[float], *, bins: int = 10
-) -> float:
+def calibration_error(confidences: Sequence[float], scores: Sequence[float]) -> float:
     """Return the expected calibration error (Guo et al. 2017, eq. 5).
 
     The mean, over questions in bins of equal width, of the distance between the mean confidence and
     the mean score of the bin. Both are 0 to 1, of the same questions, at least one.
     """
     confidence, scored = np.asarray(confidences, float), np.asarray(scores, float)
-    places = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = np.bincount(places, confidence - scored, minlength=bins)
+    places = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    gaps = np.bincount(places, confidence - scored, minlength=_BINS)
     return float(np.abs(gaps).sum() / len(confidence))

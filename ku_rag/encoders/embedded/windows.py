@@ -22,6 +22,8 @@ _GROWTH = 1.3
 _STRIDE = 0.25
 _MOST = 30_000
 """Windows that are scored, however large the picture."""
+_LIMIT = 400
+"""The most regions proposed for one picture."""
 _FINEST = 24
 """The smallest window holds at least one part in 24 x 24 of the picture."""
 _WORK_SIDE = 240
@@ -39,25 +41,23 @@ class WindowsSegmenter:
         min_side: square root of the area of the smallest window, in pixels of the picture as
             given, 50 by default: a flag on 1 % of a 640 x 480 scene is 68 x 45. In pictures
             over 1.4 megapixels the smallest window grows with the picture.
-        limit: the most regions proposed for one picture.
     """
 
     min_side: int = 50
-    limit: int = 400
     name: ClassVar[str] = "windows"
 
     @property
     def fingerprint(self) -> str:
         """The method and its parameters."""
-        return f"windows1:{self.min_side}:{self.limit}"
+        return f"windows1:{self.min_side}:{_LIMIT}"
 
     def propose(self, image: Image) -> list[Region]:
         """Return windows of an RGB picture, the highest contrast first."""
         boxes, sizes = _slide(image.size, self.min_side)
-        if len(boxes) > self.limit:
+        if len(boxes) > _LIMIT:
             border = contrast(image, boxes)
             order = np.argsort(-border, kind="stable")
-            best, most = order[: self.limit // 2], self.limit - self.limit // 2
+            best, most = order[: _LIMIT // 2], _LIMIT - _LIMIT // 2
             by_size = order[np.argsort(sizes[order], kind="stable")]
             rank = np.empty(len(order), np.int64)
             rank[by_size] = np.arange(len(order)) - np.searchsorted(sizes, sizes[by_size])
