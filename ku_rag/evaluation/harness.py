@@ -33,7 +33,7 @@ from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import Evaluation, Progress, Record
 from ku_rag.knowledge_base import KnowledgeBase, QueryOptions
 from ku_rag.mllm import load_mllm
-from ku_rag.mllm.base import MLLM, MeteredMLLM
+from ku_rag.mllm.base import MeteredMLLM
 from ku_rag.store.layout import write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.types import Answer, Quarantined, Serializable
@@ -88,8 +88,11 @@ def evaluate(
     check_method(method, kb.mllm, options)
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     judging = MeteredMLLM(judge) if judge else None
-    names = arguments.texts(measures, "measures")
-    chosen = _choose_measures(dataset, method, names, judging, kb.prompts)
+    # Official measures that need a judge are left out if there is none.
+    official = [name for name in dataset.measures if judging or name not in JUDGED]
+    official += plan_measures(dataset.questions) if method == "plan" else []
+    names = dict.fromkeys((*official, *arguments.texts(measures, "measures")))
+    chosen = [measure(name, judging, kb.prompts) for name in names]
     settings = _settings(
         kb, dataset, chosen, method=method, every=every, limit=limit, **asdict(options)
     )
@@ -118,19 +121,6 @@ def _load_questions(questions: str | Path | Dataset) -> Dataset:
         return questions
     file = arguments.path(questions, "the file of questions")
     return replace(load("jsonl", file), name=file.name)
-
-
-def _choose_measures(
-    dataset: Dataset,
-    method: str,
-    measures: Sequence[str],
-    judge: MLLM | None,
-    prompts: Path | None,
-) -> list[Measure]:
-    """Return the measures of a run, without official ones that need a judge if there is none."""
-    official = [name for name in dataset.measures if judge or name not in JUDGED]
-    official += plan_measures(dataset.questions) if method == "plan" else []
-    return [measure(name, judge, prompts) for name in dict.fromkeys((*official, *measures))]
 
 
 def _settings(
