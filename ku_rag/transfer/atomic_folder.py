@@ -90,8 +90,7 @@ def copy_picture(
 def copy_file(source: Path, target: Path) -> str:
     """Copy a file, create the folder of the copy, and return the SHA-256 in hexadecimal.
 
-    Raises:
-        OSError: it cannot be read, or the copy cannot be written.
+    `OSError` if it cannot be read or written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()

@@ -123,9 +123,6 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# ---- what is exported --------------------------------------------------------------------------
-
-
 def _entities(connection: Connection) -> Iterator[dict[str, Any]]:
     """Yield every unit as the fields of an entity, without pictures."""
     for row, unit, name, kind, aliases, declared, match in connection.execute(
@@ -192,9 +189,6 @@ def _copy_pictures(
     return sum(len(entity["images"]) for entity in entities), left_out
 
 
-# ---- formats -----------------------------------------------------------------------------------
-
-
 def _write_jsonl(path: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for record in (*entities, *(relation._asdict() for relation in relations)):
@@ -233,12 +227,9 @@ def _write_graphml(path: Path, entities: Entities, relations: Iterable[RelationR
             nodes[node] = f"n{len(nodes)}"
             file.write(f'<node id="{nodes[node]}">{_graphml_data("node", data)}</node>\n')
         for row in relations:
-            tail = (row.tail, row.tail_kind)
-            data = row._asdict()
-            file.write(
-                f'<edge source="{nodes[row.head, None]}" target="{nodes[tail]}">'
-                f"{_graphml_data('edge', data)}</edge>\n"
-            )
+            ends = nodes[row.head, None], nodes[row.tail, row.tail_kind]
+            fields = _graphml_data("edge", row._asdict())
+            file.write(f'<edge source="{ends[0]}" target="{ends[1]}">{fields}</edge>\n')
         file.write("</graph>\n</graphml>\n")
 
 

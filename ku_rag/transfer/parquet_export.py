@@ -23,7 +23,7 @@ from ku_rag.store.facts import EXTRACTED
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder, tables
 from ku_rag.transfer.parquet_reader import TUNING
-from ku_rag.transfer.tables import Row, TableFile
+from ku_rag.transfer.tables import Row, TableFile, write_table
 from ku_rag.types import Quarantined, Serializable
 
 _MADE_WITH = ("encoder", "segmenter", "max_tokens", "language", *TUNING)
@@ -148,7 +148,7 @@ def write(
         rows = _rows(connection, table, encoder)
         if table is tables.IMAGES:
             rows = _with_pictures(rows, layout, folder, done)
-        done.counts[table.name] = tables.write_table(folder, table, rows, dim if encoder else None)
+        done.counts[table.name] = write_table(folder, table, rows, dim if encoder else None)
     manifest = {
         "format": tables.FORMAT,
         "ku_rag": ku_rag.__version__,

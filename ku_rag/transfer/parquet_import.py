@@ -38,6 +38,7 @@ from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.text.statements import Statement, locate
 from ku_rag.transfer import tables
 from ku_rag.transfer.parquet_reader import TUNING, TUNING_RANGES, Export, RowBatch
+from ku_rag.transfer.tables import TableFile
 from ku_rag.types import Quarantined, Relation, Unit, Word
 
 _ORIGINS = ("ingest", "add", "join", "update")
@@ -215,40 +216,33 @@ class ExportRecords:
 
     def _add_to_sources(self) -> None:
         """Add the rows of the small tables to their sources."""
-        export = self._export
-        for row in export.rows(tables.SHOWINGS):
-            if source := self._source(row.get("source"), row.get("unit"), "showings"):
-                source.images.append(row["image"])
-        for row in export.rows(tables.TABLE_ROWS):
-            if source := self._source(row["source"], row.get("unit"), "table_rows"):
-                fields = row.get("place") or 0, row.get("name") or "", row["cells"]
-                source.rows[row["document"]] = fields
-        self._add_places()
-        self._add_relations()
-
-    def _add_places(self) -> None:
-        export = self._export
-        for row in export.rows(tables.TEXT_PLACES):
-            if source := self._source(row["source"], row.get("unit"), "text_places"):
-                try:
-                    lines = text_places.checked_lines(row.get("lines") or "[]")
-                except ValueError as error:
-                    export.leave_out(f"text_places: {source.uri}", str(error))
-                else:
-                    source.places.append((row["document"], row.get("section") or "", lines))
-
-    def _add_relations(self) -> None:
-        export = self._export
-        for row in export.rows(tables.RELATIONS):
+        for row, source in self._rows_of_sources(tables.SHOWINGS):
+            source.images.append(row["image"])
+        for row, source in self._rows_of_sources(tables.TABLE_ROWS):
+            fields = row.get("place") or 0, row.get("name") or "", row["cells"]
+            source.rows[row["document"]] = fields
+        for row, source in self._rows_of_sources(tables.TEXT_PLACES):
+            try:
+                lines = text_places.checked_lines(row.get("lines") or "[]")
+                source.places.append((row["document"], row.get("section") or "", lines))
+            except ValueError as error:
+                self._export.leave_out(f"text_places: {source.uri}", str(error))
+        for row in self._export.rows(tables.RELATIONS):
             notes = (row.get(key) for key in ("target_kind", "information", "condition"))
             uri, unit = row.get("source"), row.get("unit")
             try:
                 stated = Relation(row["relation"], row["target"], *notes)
             except BadInput as error:
-                export.leave_out(f"relations: {uri or unit}", str(error))
+                self._export.leave_out(f"relations: {uri or unit}", str(error))
             else:
-                if source := self._source(uri, unit, "relations"):
-                    source.relations.append(stated)
+                if owner := self._source(uri, unit, "relations"):
+                    owner.relations.append(stated)
+
+    def _rows_of_sources(self, table: TableFile) -> Iterator[tuple[Mapping[str, Any], _Source]]:
+        """Yield the rows of a table, each with its source."""
+        for row in self._export.rows(table):
+            if source := self._source(row.get("source"), row.get("unit"), table.name):
+                yield row, source
 
     def _add(self, uri: str, unit: str | None, row: Mapping[str, Any] | None = None) -> _Source:
         source = self._by_uri[uri] = _Source(uri, unit, row or {})

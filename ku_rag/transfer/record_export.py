@@ -17,7 +17,7 @@ from ku_rag.store import table_rows
 from ku_rag.store.connection import as_json
 from ku_rag.store.layout import image_file
 from ku_rag.transfer import tables
-from ku_rag.transfer.tables import Row, TableFile
+from ku_rag.transfer.tables import Row, TableFile, write_table
 
 
 def write_records(
@@ -57,7 +57,7 @@ def write_records(
     for table, rows in contents.items():
         dim = side(encoder, table.vectors).dim if table.vectors else None
         if rows or table in (tables.UNITS, tables.SOURCES, tables.CHUNKS):
-            tables.write_table(folder, table, rows, dim)
+            write_table(folder, table, rows, dim)
     files = sorted(folder.glob("*.parquet"))
     return {
         "counts": {table.name: len(rows) for table, rows in contents.items()},
