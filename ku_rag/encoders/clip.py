@@ -79,8 +79,6 @@ class ClipEncoder:
         self.dim = int(self._encode([("", ())]).shape[1])
         self.fingerprint = f"{fingerprint}:{_PREPROCESSING}:{_NUMBERS}:{self.dim}"
 
-    # ---- texts ---------------------------------------------------------------------------------
-
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of `text`, without start and end."""
         return len(self._ids(text))
@@ -128,8 +126,6 @@ class ClipEncoder:
             return self._normalised(
                 project(x) if isinstance(project, torch.nn.Module) else x @ project
             )
-
-    # ---- pictures ------------------------------------------------------------------------------
 
     def fit(self, image: Image) -> Image:
         """Crop and scale a picture to the model's input size; may run in any thread.

@@ -121,9 +121,6 @@ def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
         yield stored[order], vectors[order]
 
 
-# ---- recall -------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class ExactNeighbours:
     """Exact neighbours of queries float32[m, dim] in rows int64[m], each without its own."""

@@ -77,8 +77,6 @@ class MilvusIndex(VectorIndex):
         self._state: CollectionState | None = None
         self._retry_at = 0.0
 
-    # ---- searching -----------------------------------------------------------------------------
-
     def search(
         self, queries: Vectors, k: int, *, among: Rows | None = None
     ) -> tuple[Rows, Vectors]:
@@ -180,8 +178,6 @@ class MilvusIndex(VectorIndex):
             rows = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
             return any(run in json.loads(value) for (value,) in rows)
 
-    # ---- following the store -------------------------------------------------------------------
-
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
         """Bring the collection up to date; continue a call that was interrupted.
 
@@ -273,8 +269,6 @@ class MilvusIndex(VectorIndex):
                 raise
             _log.warning("%s; it keeps deleted rows until `ku index sync`", error)
         self.remove_files()
-
-    # ---- inspection ----------------------------------------------------------------------------
 
     @property
     def count(self) -> int:

@@ -244,9 +244,6 @@ def damaged(path: Path, reason: str) -> Corrupt:
     )
 
 
-# ---- values of statements ------------------------------------------------------------------------
-
-
 def as_json(rows: Iterable[object]) -> str:
     """Rows for `json_each(?)`: one statement then takes them all in, without Python in between."""
     return orjson.dumps(list(rows)).decode()

@@ -27,9 +27,6 @@ def content_hash(data: str | bytes) -> str:
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
-# ---- sources -----------------------------------------------------------------------------------
-
-
 def sources_of(connection: Connection, unit: int) -> list[int]:
     """The rows of a unit's own sources."""
     return connection.column("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
@@ -64,9 +61,6 @@ def drop_source_chunks(connection: Connection, sources: Sequence[int]) -> list[i
     rows = connection.column(listed, (array_of(sources),))
     drop_chunks(connection, rows)
     return rows
-
-
-# ---- chunks ------------------------------------------------------------------------------------
 
 
 def add_texts(
@@ -114,9 +108,6 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
         ((number, source) for source, number in Counter(sources).items()),
     )
     vectors.drop(connection, "chunk", rows)
-
-
-# ---- images ------------------------------------------------------------------------------------
 
 
 def replace_images(
@@ -172,9 +163,6 @@ def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list
     ).fetchall()
     vectors.drop(connection, "image", [row for row, _ in unseen])
     return [digest for _, digest in unseen]
-
-
-# ---- units -------------------------------------------------------------------------------------
 
 
 def is_empty(connection: Connection, unit: int) -> bool:

@@ -167,8 +167,6 @@ class PlanRun:
         every = [outcome.matched for outcome in self._outcomes]
         return ([Matched()] + every + [matched for matched in every if matched.region])[-1]
 
-    # ---- decisions -----------------------------------------------------------------------------
-
     def _decide(self, queries: tuple[str, ...]) -> tuple[Reformulation, Choice]:
         """Make both decisions of a round."""
         matched, picture = self._choose_units(), self._searches.picture
@@ -195,8 +193,6 @@ class PlanRun:
                     self._stopped = "the document has no further round"
                 return True
         return False
-
-    # ---- actions -------------------------------------------------------------------------------
 
     def _run_round(self, reformulation: Reformulation, choice: Choice) -> Round:
         """Carry out the action of a round, and return the round."""
