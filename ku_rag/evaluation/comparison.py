@@ -35,8 +35,7 @@ class Difference(Serializable):
 def compare_runs(first: Path, second: Path) -> list[Difference]:
     """Compare the runs in two folders by all measures and questions that both have.
 
-    Raises:
-        BadInput: A folder holds no run, or they share no question.
+    `BadInput` if a folder holds no run, or they share no question.
     """
     before, after = _scores(first), _scores(second)
     pairs: dict[str, list[tuple[float, float]]] = {}

@@ -25,8 +25,7 @@ _NOT_SHOWN = ("questions", "measures")
 def render(evaluation: Evaluation) -> str:
     """Write a run with its records as one HTML page without scripts and addresses.
 
-    Raises:
-        MissingExtra: jinja2 is not installed.
+    It needs jinja2, else raises `MissingExtra`.
     """
     jinja = extra("eval", "jinja2")
     templates = jinja.Environment(loader=jinja.PackageLoader("ku_rag.evaluation"), autoescape=True)

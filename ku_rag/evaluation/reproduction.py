@@ -45,8 +45,7 @@ class PublishedTable(Serializable):
     def arguments(self, data: Path) -> list[str]:
         """Return the arguments of `ku eval` that name the dataset in the authors' folder.
 
-        Raises:
-            NotFound: one of them is not there.
+        `NotFound` if one of them is not there.
         """
         names = {"--path": self.path, "--images": self.images}
         files = {option: data / name for option, name in names.items() if name}

@@ -177,11 +177,7 @@ class VectorIndex:
         self._catch_up()
 
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
-        """Bring an index on a server up to date; see `KnowledgeBase.sync_index`.
-
-        Raises:
-            Refused: the index is on this machine.
-        """
+        """Raise `Refused`: the index is on this machine; see `KnowledgeBase.sync_index`."""
         raise Refused(
             'index_engine is "local", which needs no sync: to search with Milvus, set '
             'index_engine = "milvus", and index_uri to the address of the server'

@@ -28,7 +28,6 @@ class ForeignEncoder:
 
     Args:
         name: identifies the model; equal names must mean equal vectors.
-        dim: length of a vector, which may be any.
         embed: returns a vector for each text; None if vectors only come with the texts, and others
             get zeros.
     """

@@ -96,10 +96,8 @@ class HaystackRetriever:
     Their meta are as stored, with "owners", "unit_ids", "names", "source", "score" and "evidence".
 
     Args:
-        document_store: where they are.
         top_k: how many are returned; fewer only if the store has fewer.
         filters: of the meta alone; see Haystack's protocol `DocumentStore`.
-        image: a picture file.
     """
 
     def __init__(

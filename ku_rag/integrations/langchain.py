@@ -67,7 +67,6 @@ class LangChainVectorStore(VectorStore):
     Scores of searches are cosines, their filters are as `Filter` says.
 
     Args:
-        embedding: the model.
         path: folder of the base, which is made if it does not exist; close `kb` after use.
         name: identifies the model; by default its class and the name of its weights.
         dim: length of its vectors; 0 embeds a word to find out.

@@ -20,7 +20,6 @@ class LlamaIndexRetriever(BaseRetriever):
     "source", "score" and "evidence".
 
     Args:
-        kb: the base.
         k: how many nodes are returned; fewer only if the base has fewer.
         image: a picture file, for queries without an `image_path`.
         where: only units with such metadata count; see `KnowledgeBase.list`.

@@ -45,10 +45,9 @@ class EndpointReport(Serializable):
 
 
 def ping(settings: Settings) -> EndpointReport:
-    """Try the endpoint and the model of the settings by at most four uncached calls.
+    """Try the endpoint and the model by at most four uncached calls.
 
-    Raises:
-        ModelFailed: the endpoint does not answer.
+    `ModelFailed` if the endpoint does not answer.
     """
     mllm = EndpointMLLM(replace(settings, mllm_retries=0), sees_pictures=True)
     problems: list[str] = []

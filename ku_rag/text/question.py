@@ -168,9 +168,7 @@ class Question:
         weights: stems of all its content words → how much each tells what is asked: more near the
             question word and at the end, less in names.
         names: stems of the names of the units that it may be about.
-        unnamed: its folded words without the names.
         ways: the ways of asking that it is one of.
-        type: the kind of value asked for; "" is any.
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
         light: stems of verbs of who asks: "can I bring", "you sell".

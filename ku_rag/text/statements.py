@@ -54,11 +54,9 @@ class Statement(NamedTuple):
     """A label and a value that a text states.
 
     Args:
-        label: As written.
         value: As written; None for null.
         scope: Heading of the text, or name of the table.
         start: Where the line begins in the text, in characters.
-        end: Where it ends.
     """
 
     label: str

@@ -40,10 +40,7 @@ def explore(
     """Search the graph for paths that answer a question.
 
     The agents select the topic entity where there is none, and relations, and judge paths. The end
-    of a model's budget ends the search.
-
-    Raises:
-        Corrupt: A row of the graph fails its checksum.
+    of a model's budget ends the search. `Corrupt` if a row of the graph fails its checksum.
     """
     search = _Search(graph, query, agents, limits, len(agents.trace))
     topic = topic or agents.topic(query, graph.topics(_MOST_TOPICS))

@@ -26,8 +26,7 @@ class AgentSearchSteps(QuerySteps):
     def find(self) -> tuple[Context, Reply | None]:
         """Let the agents search (eq. 5 to 10), and answer from the paths (eq. 11).
 
-        Raises:
-            ModelFailed, BudgetSpent: the model did not answer.
+        `ModelFailed` or `BudgetSpent` if the model does not answer.
         """
         assert self.chain
         query = Query(self.question.text, (self.picture,) if self.picture else ())
