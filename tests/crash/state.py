@@ -12,9 +12,9 @@ from ku_rag import KnowledgeBase
 from ku_rag.store.connection import Connection
 
 # Made anew by every base, or counting how often it was written.
-_VOLATILE_META = {"id", "changes_pruned", "commits", "state"}
+_VOLATILE_META = {"id", "changes_pruned", "commits", "state", "texts_replaced"}
 _VOLATILE_TABLES = {"changes", "sqlite_sequence"}
-_ACCIDENTS = {"row", "checksum"}
+_ACCIDENTS = {"row", "checksum", "at"}  # the last is the time of an edit
 _ITEMS = {"chunk": "chunks", "image": "images"}
 _PICTURE = Image.new("RGB", (32, 32), (200, 30, 60))
 _QUESTIONS = ("Stone 2 weight", "the Mill flour", "bridge arches river")
