@@ -41,8 +41,7 @@ def fill(page: str, results: Path = RESULTS) -> str:
         "filters-alone": (million, _filters),
         "some-peers": (some, partial(_by_set, report.ratios)),
         "some-peer-targets": (some, _targets),
-        "scale": (grown, partial(_by_set, scale.table)),
-        "scale-targets": (grown, _targets),
+        "scale": (grown, lambda result: scale.table(result["rows"])),
         "server": (served, _server),
         "server-targets": (served, _targets),
     }

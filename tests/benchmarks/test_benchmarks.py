@@ -130,22 +130,16 @@ def test_a_peer_that_fails_is_said(cache, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_scale_is_measured(cache, capsys, monkeypatch):
-    monkeypatch.setattr(scale, "OPENINGS", 1)
-    sizes = f"{COUNT // 2},{COUNT}"
-    chosen = ["--sizes", sizes, "--sets", "clusters", "--cache", str(cache)]
+def test_scale_is_measured(capsys, tmp_path):
+    chosen = ["--units", "120", "--systems", "ku-rag", "--folder", str(tmp_path)]
     assert scale.main(chosen) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("clusters, ")]
-    sizes = {}
-    for line in lines[:2]:
-        head, _, figures = line.partition(": ")
-        sizes[int(head.split(", ")[1].replace(",", ""))] = json.loads(figures)
-    assert sorted(sizes) == [COUNT // 2, COUNT]
-    for figures in sizes.values():
-        assert all(figures[key] > 0 for key in scale.ROWS if key != "index_mb")
-        assert figures["public_recall"] >= 0.99
-        assert all(kind["recall"] >= 0.99 for kind in figures["kinds"].values())
-    assert len(scale.targets("clusters", sizes)) == len(lines) - 2
+    printed = capsys.readouterr().out.splitlines()
+    for shape, line in zip(scale.SHAPES, printed, strict=False):
+        figures = json.loads(line.partition("{")[2].join(["{", ""]))
+        assert line.startswith(f"ku-rag {shape} 120 ")
+        assert all(value > 0 for row, value in figures.items() if not row.startswith("index"))
+        assert ("picture question" in figures) == (shape == "pictures")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_results_say_what_they_were_measured_with(tmp_path, monkeypatch):
@@ -166,10 +160,10 @@ def test_disk_bytes_counts_what_files_take(tmp_path):
 def test_the_page_is_filled_from_results(tmp_path):
     text = page.PAGE.read_text(encoding="utf-8")
     empty = page.fill(text, tmp_path)
-    assert empty.count("Not measured yet.") == 14
+    assert empty.count("Not measured yet.") == 13
     shutil.copy(record.RESULTS / "peers.json", tmp_path)
     filled = page.fill(empty, tmp_path)
-    assert filled.count("Not measured yet.") == 9
+    assert filled.count("Not measured yet.") == 8
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled
 
@@ -182,7 +176,7 @@ def test_the_page_is_filled_from_what_was_just_measured(cache, tmp_path, monkeyp
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     record.write_result("peers", {"sets": found, "targets": []})
     filled = page.fill(text, tmp_path)
-    assert filled.count("Not measured yet.") == 9
+    assert filled.count("Not measured yet.") == 8
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled
 
