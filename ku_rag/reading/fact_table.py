@@ -12,7 +12,8 @@ import numpy as np
 from ku_rag.graph.model import Entity, Step
 from ku_rag.graph.unit_facts import FIELDS, as_step, is_internal
 from ku_rag.indexes import keywords
-from ku_rag.store.connection import Connection, Rows, array_of, as_json, fetch_rows
+from ku_rag.indexes.segment import contains
+from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinct, fetch_rows
 from ku_rag.store.facts import PART
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.stems import stem
@@ -65,7 +66,7 @@ class FactTest(NamedTuple):
     @classmethod
     def has_amount(cls, labels: Sequence[Label]) -> FactTest:
         """Test that the value begins with an amount, a number or a date."""
-        return cls(_rows(labels), f"{_COMPARABLE} NOT NULL")
+        return cls(_rows(labels), "f.number NOT NULL")  # which each amount has
 
     @classmethod
     def is_beyond(
@@ -196,6 +197,11 @@ class FactTable:
         distinct = stated - {""} if stated - {""} <= MONEY else stated
         if owners < least or len(distinct) > 1:
             return None
+        if as_age or stated == {""}:  # these tests use an index
+            return FactTest(_rows(labels), "f.number = ?", (sign * best * (-1 if as_age else 1),))
+        if len(stated) == 1:
+            values = (*stated, sign * best)
+            return FactTest(_rows(labels), "f.measure = ? AND f.amount = ?", values)
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 
     def called(self, units: Rows, kinds: Collection[str], noun: frozenset[str]) -> Rows:
@@ -208,16 +214,15 @@ class FactTable:
         """
         if not len(units):
             return units
-        rows = self.connection.execute(
-            "SELECT u.row, iif(u.kind = ?, u.name, NULL) FROM carray(?) w "
-            "CROSS JOIN units u ON u.row = w.value "
-            "WHERE u.kind = ? OR u.kind IN (SELECT value FROM json_each(?))",
-            (ANY_KIND, array_of(units), ANY_KIND, as_json(kinds)),
+        of_kind = "SELECT row FROM units WHERE kind IN (SELECT value FROM json_each(?))"
+        declared = fetch_rows(self.connection, of_kind, as_json({*kinds} - {ANY_KIND}))
+        plain = units[contains(fetch_rows(self.connection, of_kind, as_json([ANY_KIND])), units)]
+        names = self.connection.execute(
+            "SELECT u.row, u.name FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
+            (as_json(plain.tolist()),),
         )
-        return np.array(
-            [row for row, name in rows if name is None or stem("".join(words(name)[-1:])) in noun],
-            np.int64,
-        )
+        called = [row for row, name in names if stem("".join(words(name)[-1:])) in noun]
+        return distinct(np.concatenate([units[contains(declared, units)], np.array(called, int)]))
 
     def are_plain(self, units: Rows) -> bool:
         """Return whether none of some units declares a kind."""
