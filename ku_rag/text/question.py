@@ -368,8 +368,9 @@ def _contents(
     contents = _ContentWords({}, {}, set(), set())
     for n, (word, begin, _) in enumerate(tokens):
         before = folded[max(0, n - 2) : n]
-        # "This lamp", or "the country", only points.
+        # "This lamp", or "the country", only points; "the country of Ann" is asked for.
         is_pointed = word in POINTED and not {"the", "this", "that"}.isdisjoint(before)
+        is_pointed &= folded[n + 1 : n + 2] != ["of"]
         # "What does this cost?" ends with a verb.
         is_verb = n == len(folded) - 1 and before[:1] in (["do"], ["does"], ["did"])
         is_shown = before[-1:] in (["this"], ["these"]) and not is_verb

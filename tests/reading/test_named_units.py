@@ -425,3 +425,16 @@ def test_what_has_no_common_measure_is_not_compared(kb, question, answer):
     ):
         kb.add(Unit(name, metadata={"weight": weight, "price": price}))
     assert kb.query(None, question).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is the manufacturing country of Apple Juice?", "Sweden"),
+        ("Who is the manufacturer of Apple Juice?", "BRAVO"),
+    ],
+)
+def test_a_country_that_is_asked_for_is_not_the_shown_one(kb, question, answer):
+    lines = "Manufacturer and volume: BRAVO, 2l\nManufacturing country: Sweden"
+    kb.add(Unit("Apple Juice", texts=(lines,)))
+    assert kb.query(None, question).answer == answer
