@@ -32,7 +32,8 @@ class McpRoute:
         """Handle a request with the sessions of the base."""
         name = scope["path_params"].get("name", "")
         base = self._bases.find(name, scope["state"]["key"])
-        await self._bases.sessions(base.name)(scope, receive, send)
+        assert base.sessions is not None
+        await base.sessions(scope, receive, send)
 
 
 class BaseRegistry:
@@ -61,8 +62,6 @@ class BaseRegistry:
         self._folder, self._open_base = folder, open_base
         self.pool = WorkerPool(settings.threads, settings.waiting)
         self._bases: dict[str, ServedBase] = {}
-        self._jobs: dict[str, JobQueue] = {}
-        self._sessions: dict[str, McpSessions] = {}
         self._turn = asyncio.Lock()
         for name, kb in bases.items():
             self._add(name, kb)
@@ -85,34 +84,14 @@ class BaseRegistry:
                 return base
         raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/models lists them")
 
-    def queue(self, name: str) -> JobQueue:
-        """Return the ingest jobs of a base."""
-        return self._jobs[name]
-
-    def queues(self, key: Key) -> list[JobQueue]:
-        """Return the ingest jobs of each base that a key may use; none on a read-only server."""
-        return [queue for name, queue in self._jobs.items() if key.may_use(name)]
-
-    def sessions(self, name: str) -> McpSessions:
-        """Return the MCP sessions of a base."""
-        return self._sessions[name]
-
-    # ---- changes -------------------------------------------------------------------------------
-
     async def create(self, name: str) -> ServedBase:
         """Create a base.
 
         Raises:
             BadInput: the name is wrong, or a base or another folder has it.
-            Refused: the bases of this server cannot change.
         """
         async with self._turn:
-            path = self._free_path(name)
-            kb = await asyncio.to_thread(self._open, path)
-            base = self._add(name, kb)
-            if queue := self._jobs.get(name):
-                await queue.start()
-            return base
+            return await self._open(name, self._free_path(name))
 
     async def rename(self, name: str, new_name: str) -> ServedBase:
         """Rename a base and its folder; requests about it that have not ended may fail.
@@ -120,49 +99,39 @@ class BaseRegistry:
         Raises:
             NotFound: there is no such base.
             BadInput: the new name is wrong, or a base or another folder has it.
-            Refused: the bases of this server cannot change.
             Locked: an ingest or a change is in progress.
         """
         async with self._turn:
             target, path = self._free_path(new_name), await self._close_base(name)
             await asyncio.to_thread(path.rename, target)
-            base = self._add(new_name, await asyncio.to_thread(self._open, target))
-            if queue := self._jobs.get(new_name):
-                await queue.start()
-            return base
+            return await self._open(new_name, target)
 
     async def delete(self, name: str) -> None:
         """Delete a base with all files in its folder; it cannot be restored.
 
         Raises:
             NotFound: there is no such base.
-            Refused: the bases of this server cannot change, or it is the last one.
+            Refused: it is the last one.
             Locked: an ingest or a change is in progress.
         """
         async with self._turn:
             if len(self._bases) == 1 and name in self._bases:
                 raise Refused("this is the only base of the server: create another one first")
             path = await self._close_base(name)
-            gone = path.with_name(f".deleted-{name}")  # a name that no start takes for a base
-            await asyncio.to_thread(path.rename, gone)
-            await asyncio.to_thread(shutil.rmtree, gone)
-
-    # ---- start and end -------------------------------------------------------------------------
+            deleted = path.with_name(f".deleted-{name}")  # a name that no start takes for a base
+            await asyncio.to_thread(path.rename, deleted)
+            await asyncio.to_thread(shutil.rmtree, deleted)
 
     async def start(self) -> None:
         """Run the jobs of all bases."""
-        await asyncio.gather(*(queue.start() for queue in self._jobs.values()))
+        await asyncio.gather(*(base.jobs.start() for base in self if base.jobs))
 
     async def close(self, limit_s: float) -> None:
         """End sessions, ingests and calls; those that take longer end with the process."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                parts: list[McpSessions | JobQueue] = [
-                    *self._sessions.values(),
-                    *self._jobs.values(),
-                ]
                 calls = asyncio.to_thread(self.pool.close)
-                await asyncio.gather(calls, *(part.close() for part in parts))
+                await asyncio.gather(calls, *(base.stop() for base in self))
 
     def close_created(self, opened: Mapping[str, KnowledgeBase]) -> None:
         """Close the bases that were opened while the server ran."""
@@ -174,24 +143,26 @@ class BaseRegistry:
         is_default = self._folder is None and not self._bases
         root_path = self._settings.root_path
         base = ServedBase(name, kb, self.pool, root_path, is_default=is_default)
-        self._bases[name] = base
         if not self._settings.read_only:
-            self._jobs[name] = JobQueue(base, self._clock)
-        self._sessions[name] = McpSessions(base, may_add=self._settings.mcp_add)
+            base.jobs = JobQueue(base, self._clock)
+        base.sessions = McpSessions(base, may_add=self._settings.mcp_add)
+        self._bases[name] = base
         return base
 
     def _free_path(self, name: str) -> Path:
-        if self._folder is None:
-            raise Refused("the bases of this server cannot change: start it with --bases DIR")
+        assert self._folder is not None
         if not _NAME.fullmatch(name):
             raise BadInput(f"{name[:80]!r} is no name of a base: use letters, digits, - and _")
         if (path := self._folder / name).exists():
             raise BadInput(f"there is a base or a folder {name!r}: use another name")
         return path
 
-    def _open(self, path: Path) -> KnowledgeBase:
+    async def _open(self, name: str, path: Path) -> ServedBase:
         assert self._open_base is not None
-        return self._open_base(path)
+        base = self._add(name, await asyncio.to_thread(self._open_base, path))
+        if base.jobs:
+            await base.jobs.start()
+        return base
 
     async def _close_base(self, name: str) -> Path:
         """Stop serving a base, and return its folder."""
@@ -199,9 +170,7 @@ class BaseRegistry:
         if base is None:
             raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/bases lists them")
         async with base.exclusive():
-            await self._sessions.pop(name).close()
-            if queue := self._jobs.pop(name, None):
-                await queue.close()
             del self._bases[name]
+            await base.stop()
             await asyncio.to_thread(base.kb.close)
         return base.kb.path

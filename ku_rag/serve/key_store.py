@@ -72,10 +72,6 @@ class Key:
         """Whether it may use the base of a name."""
         return not self.bases or base in self.bases
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class KeyStore:
     """Keys and changes in a file; only the SHA-256 of a key is stored.

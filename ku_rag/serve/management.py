@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -14,9 +14,9 @@ from ku_rag.errors import BadInput, KuError, Refused
 from ku_rag.serve.base_registry import BaseRegistry
 from ku_rag.serve.key_store import KeyStore, Role
 from ku_rag.serve.pages import render_page
-from ku_rag.serve.problems import describe, encode_json
+from ku_rag.serve.problems import describe
 
-_SHOWN = 50
+_LATEST = 50
 """Changes that the page lists."""
 
 
@@ -60,92 +60,75 @@ class NewKey(BaseModel):
     days: float | None = Field(None, description="Days until it expires.")
 
 
-def _json(value: object, status: int = 200) -> Response:
-    return Response(encode_json(value), status, media_type="application/json")
+class PageForm(NewKey):
+    """A form of the page, about a base or a key."""
 
+    model_config = ConfigDict(str_strip_whitespace=True)
 
-def _create_key(bases: BaseRegistry, store: KeyStore, key: NewKey) -> str:
-    """Create a key, and return its secret.
-
-    Raises:
-        BadInput: there is no such base, or see `KeyStore.create`.
-    """
-    if missing := set(key.bases) - {base.name for base in bases}:
-        raise BadInput(f"there is no knowledge base {min(missing)[:80]!r}: GET v1/bases lists them")
-    return store.create(key.name, key.role, key.bases, key.days)
-
-
-async def _rename(bases: BaseRegistry, store: KeyStore, name: str, new_name: str) -> None:
-    await bases.rename(name, new_name)
-    store.rename_base(name, new_name)
-
-
-async def _delete(bases: BaseRegistry, store: KeyStore, name: str) -> None:
-    await bases.delete(name)
-    store.rename_base(name, None)
-
-
-# ---- API ---------------------------------------------------------------------------------------
+    action: Literal["create", "rename", "delete", "create key", "revoke"]
+    new_name: str = ""
 
 
 @router.get("/v1/bases")
-async def list_bases(bases: Registry) -> Response:
+async def list_bases(bases: Registry) -> dict[str, Any]:
     """List the bases with the numbers of their units, pictures and texts."""
     items = [
         {"name": base.name, "counts": await base.read(lambda kb: kb.stats().counts)}
         for base in bases
     ]
-    return _json({"items": items})
+    return {"items": items}
 
 
 @router.post("/v1/bases", status_code=201)
-async def create_base(bases: Registry, body: BaseName) -> Response:
+async def create_base(bases: Registry, body: BaseName) -> dict[str, str]:
     """Create a base."""
-    return _json({"name": (await bases.create(body.name)).name}, 201)
+    return {"name": (await bases.create(body.name)).name}
 
 
 @router.patch("/v1/bases/{name}")
-async def rename_base(bases: Registry, store: Store, name: str, body: BaseName) -> Response:
+async def rename_base(bases: Registry, store: Store, name: str, body: BaseName) -> dict[str, str]:
     """Rename a base."""
-    await _rename(bases, store, name, body.name)
-    return _json({"name": body.name})
+    await bases.rename(name, body.name)
+    store.rename_base(name, body.name)
+    return {"name": body.name}
 
 
 @router.delete("/v1/bases/{name}")
-async def delete_base(bases: Registry, store: Store, name: str) -> Response:
+async def delete_base(bases: Registry, store: Store, name: str) -> dict[str, str]:
     """Delete a base with all files in its folder."""
-    await _delete(bases, store, name)
-    return _json({"deleted": name})
+    await bases.delete(name)
+    store.rename_base(name, None)
+    return {"deleted": name}
 
 
 @router.get("/v1/keys")
-async def list_keys(store: Store) -> Response:
+async def list_keys(store: Store) -> dict[str, Any]:
     """List the keys that were created, without their secrets."""
-    return _json({"items": [key.to_dict() for key in store.list_keys()]})
+    return {"items": store.list_keys()}
 
 
 @router.post("/v1/keys", status_code=201)
-async def create_key(bases: Registry, store: Store, body: NewKey) -> Response:
+async def create_key(bases: Registry, store: Store, body: NewKey) -> dict[str, str]:
     """Create a key; the response is the only one that has its secret."""
-    return _json({"name": body.name, "secret": _create_key(bases, store, body)}, 201)
+    if missing := set(body.bases) - {base.name for base in bases}:
+        raise BadInput(f"there is no knowledge base {min(missing)[:80]!r}: GET v1/bases lists them")
+    secret = store.create(body.name, body.role, body.bases, body.days)
+    return {"name": body.name, "secret": secret}
 
 
 @router.delete("/v1/keys/{name}")
-async def revoke_key(store: Store, name: str) -> Response:
+async def revoke_key(store: Store, name: str) -> dict[str, str]:
     """Revoke a key."""
     store.revoke(name)
-    return _json({"deleted": name})
+    return {"deleted": name}
 
 
 @router.get("/v1/changes")
 async def list_changes(
     store: Store, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
-) -> Response:
+) -> dict[str, Any]:
     """List the latest changes, newest first: time, key, base, request and status."""
-    return _json({"items": store.changes(limit)})
-
-
-# ---- page --------------------------------------------------------------------------------------
+    return {"items": store.changes(limit)}
 
 
 @router.get("/bases", include_in_schema=False)
@@ -156,48 +139,24 @@ async def show_bases(request: Request, bases: Registry, store: Store) -> Respons
 
 @router.post("/bases", include_in_schema=False)
 async def change_bases(
-    request: Request,
-    bases: Registry,
-    store: Store,
-    action: Annotated[str, Form()],
-    name: Annotated[str, Form()] = "",
-    new_name: Annotated[str, Form()] = "",
-    role: Annotated[Role, Form()] = "read",
-    base: Annotated[tuple[str, ...], Form()] = (),
-    days: Annotated[str, Form()] = "",
+    request: Request, bases: Registry, store: Store, form: Annotated[PageForm, Form()]
 ) -> Response:
     """Do what a form of the page says, and return the page with the result."""
-
-    async def create_key() -> str:
-        lasts = float(days) if days.strip() else None
-        key = NewKey(name=name.strip(), role=role, bases=[*base], days=lasts)
-        return _create_key(bases, store, key)
-
-    async def delete() -> None:
-        if new_name != name:
-            raise BadInput(f"type {name} to delete it: nothing was deleted")
-        await _delete(bases, store, name)
-
-    async def revoke() -> None:
-        store.revoke(name)
-
-    actions: dict[str, Callable[[], Awaitable[object]]] = {
-        "create": lambda: bases.create(name.strip()),
-        "rename": lambda: _rename(bases, store, name, new_name.strip()),
-        "delete": delete,
-        "create key": create_key,
-        "revoke": revoke,
+    name, new_name = form.name, BaseName(name=form.new_name)
+    actions: dict[str, Callable[[], Awaitable[dict[str, str]]]] = {
+        "create": lambda: create_base(bases, BaseName(name=name)),
+        "rename": lambda: rename_base(bases, store, name, new_name),
+        "delete": lambda: delete_base(bases, store, name),
+        "create key": lambda: create_key(bases, store, form),
+        "revoke": lambda: revoke_key(store, name),
     }
-    request.state.action = action
-    if action not in actions:
-        raise BadInput(f"action is {action[:80]!r}: expected one of {', '.join(actions)}")
+    request.state.action = form.action
     try:
-        result = await actions[action]()
-    except (KuError, ValueError) as error:
-        problem = describe(error) if isinstance(error, KuError) else {"detail": str(error)}
-        return await _page(request, bases, store, problem=problem["detail"])
-    secret = result if isinstance(result, str) else ""
-    return await _page(request, bases, store, secret=secret)
+        if form.action == "delete" and form.new_name != name:
+            raise BadInput(f"type {name} to delete it: nothing was deleted")
+        return await _page(request, bases, store, **await actions[form.action]())
+    except KuError as error:
+        return await _page(request, bases, store, problem=describe(error)["detail"])
 
 
 async def _page(
@@ -206,11 +165,7 @@ async def _page(
     store: KeyStore,
     **values: Any,  # noqa: ANN401
 ) -> Response:
-    counts = {base.name: await base.read(lambda kb: kb.stats().counts) for base in bases}
-    listed: dict[str, Any] = {
-        "counts": counts,
-        "keys": store.list_keys(),
-        "changes": store.changes(_SHOWN),
-    }
-    first = next(iter(bases))
-    return render_page(request, first, "bases.html", **listed, **values)
+    values |= {"keys": store.list_keys(), "changes": store.changes(_LATEST)}
+    items = (await list_bases(bases))["items"]
+    values["counts"] = {item["name"]: item["counts"] for item in items}
+    return render_page(request, next(iter(bases)), "bases.html", **values)

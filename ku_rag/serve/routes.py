@@ -380,7 +380,6 @@ async def neighbourhood(base: Base, name: Name, hops: int = 1, most: int = 60) -
 
 @router.post("/ingest", status_code=202, max_body_size=MAX_UPLOAD, **WRITES)
 async def ingest(
-    request: Request,
     base: Base,
     files: Annotated[list[UploadFile], File()],
     names: Annotated[
@@ -397,7 +396,8 @@ async def ingest(
     every = names or [file.filename or "" for file in files]
     uploads = [(name, file.file) for name, file in zip(every, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
-    id, queue = key if idempotency_key else uuid4().hex, request.app.state.bases.queue(base.name)
+    id, queue = key if idempotency_key else uuid4().hex, base.jobs
+    assert queue is not None
     job = await base.read(lambda _: queue.accept(id, uploads))
     queue.wake()
     return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
@@ -405,7 +405,8 @@ async def ingest(
 
 async def _queue(request: Request, job_id: str) -> JobQueue:
     """Return the queue of the base that has a job."""
-    queues: list[JobQueue] = request.app.state.bases.queues(request.state.key)
+    bases = request.app.state.bases.visible(request.state.key)
+    queues: list[JobQueue] = [base.jobs for base in bases if base.jobs]
     for queue in queues[:-1]:
         with suppress(NotFound):
             await asyncio.to_thread(queue.show, job_id)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from fastapi.sse import EventSourceResponse, format_sse_event
@@ -24,6 +24,10 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.problems import describe, encode_json, without_folders
 from ku_rag.store import table_rows
 from ku_rag.store.layout import Layout
+
+if TYPE_CHECKING:
+    from ku_rag.serve.jobs import JobQueue
+    from ku_rag.serve.mcp_sessions import McpSessions
 
 T = TypeVar("T")
 
@@ -86,9 +90,13 @@ class ServedBase:
         sends_fields: whether responses have all fields of results, for `ku_rag.client`.
         uploads: the folder of uploads.
         title: heading of the start page.
+        jobs: the ingest jobs; None on a read-only server.
+        sessions: the MCP sessions.
     """
 
     sends_fields = False
+    jobs: JobQueue | None = None
+    sessions: McpSessions | None = None
 
     def __init__(
         self,
@@ -252,6 +260,11 @@ class ServedBase:
         if key in _MESSAGES and self.root in value:
             return without_folders(value, self.root)
         return value
+
+    async def stop(self) -> None:
+        """End the MCP sessions and the ingest jobs."""
+        parts = (self.sessions, self.jobs)
+        await asyncio.gather(*(part.close() for part in parts if part is not None))
 
     def check_folder(self) -> None:
         """Check that the folder exists: its open files stay readable when it is deleted.

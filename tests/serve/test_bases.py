@@ -200,7 +200,7 @@ def test_the_page_creates_bases_and_keys(server):
         "action": "create key",
         "name": "Office",
         "role": "write",
-        "base": "plants",
+        "bases": "plants",
         "days": "7",
     }
     page = server.post("/bases", data=form)
