@@ -162,21 +162,13 @@ class UnitChanges(BaseModel):
     metadata: dict[str, Any] | None = None
 
     def apply(self, base: ServedBase, unit_id: str, by: str) -> Added:
-        """Replace the given fields of a unit; `by` is the name of the key.
-
-        Raises:
-            NotFound: there is no such unit.
-            BadInput: a new value is invalid.
-        """
+        """Replace the given fields of a unit; `by` is the name of the key."""
         if any(relation.target_kind for relation in self.relations or ()):
             raise BadInput('"target_kind" is for new units: leave it out, or name the target\'s id')
         fields = self.model_dump(exclude={"images", "relations"})
         with picture_files(base, self.images or []) as files:
             images = None if self.images is None else files
             return base.kb.update(unit_id, images=images, relations=self.relations, by=by, **fields)
-
-
-# ---- bodies ------------------------------------------------------------------------------------
 
 
 def sends(kind: str) -> dict[str, Any]:
@@ -198,12 +190,7 @@ def body(model: type[BaseModel], names: Collection[str] = ()) -> dict[str, Any]:
 def fields_of(
     model: type[M], names: Collection[str] = ()
 ) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """Return a dependency that reads a body as JSON or as a form.
-
-    Args:
-        model: the type of the body.
-        names: fields that the route has; () for all.
-    """
+    """Return a dependency that reads a body as JSON or as a form, of some fields or all."""
 
     async def read_fields(request: Request) -> M:
         fields = await read(request)
@@ -233,14 +220,8 @@ def fields_of(
     return read_fields
 
 
-# ---- pictures ----------------------------------------------------------------------------------
-
-
 def read_picture(picture: str | bytes) -> tuple[bytes, str]:
-    """Return the content of a picture and its format, such as "PNG".
-
-    Args:
-        picture: a data URI, or the content of a file.
+    """Return the content of a picture, or of its data URI, and its format, such as "PNG".
 
     Raises:
         BadInput: it is neither, is no picture, or has too many pixels.
@@ -264,21 +245,11 @@ def read_picture(picture: str | bytes) -> tuple[bytes, str]:
     return picture, kind
 
 
-# ---- units -------------------------------------------------------------------------------------
-
-
 @contextmanager
 def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]:
     """Write the pictures of a request to files in the folder of uploads, and yield their paths.
 
-    Args:
-        base: the base that stores them.
-        uris: data URIs, or addresses of stored pictures.
-
-    Raises:
-        BadInput: one is no picture, or there are too many.
-        NotFound: one is not stored.
-        Refused: the base stores no copies.
+    They are data URIs, or addresses of stored pictures.
     """
     if not uris:
         yield []
@@ -299,15 +270,9 @@ def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]
 
 @contextmanager
 def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) -> Iterator[Unit]:
-    """Provide the unit of a record, with its pictures in the folder of uploads.
+    """Provide the unit of a record (docs/writing-knowledge.md); for pictures see `picture_files`.
 
-    Args:
-        base: the base that stores the unit.
-        data: a record, see docs/writing-knowledge.md; for its pictures see `picture_files`.
-        id: the id of the unit; None for that of the record, if it has one.
-
-    Raises:
-        BadInput: the record is invalid.
+    The id is that of the record, if it has one, unless another is given.
     """
     record = {key: value for key, value in data.items() if key not in _NOT_OF_RECORDS}
     read = next(read_record(record, Path("unit.json"), "the unit"))
@@ -325,11 +290,7 @@ def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) ->
 
 
 async def unit_form(request: Request) -> dict[str, Any]:
-    """Return the form of a unit: its fields as in a record, and the other inputs as texts.
-
-    Raises:
-        BadInput: the metadata is no JSON, or a line states no relation.
-    """
+    """Return the form of a unit: its fields as in a record, and the other inputs as texts."""
     async with request.form(max_files=MAX_PICTURES, max_part_size=_MAX_PART) as form:
         fields: dict[str, Any] = {name: str(value).strip() for name, value in form.items()}
         texts = (str(text).replace("\r\n", "\n") for text in form.getlist("texts"))

@@ -47,11 +47,7 @@ class ChatRequest(BaseModel):
     method: str = ""
 
     def question(self) -> tuple[str, str | None]:
-        """Return the text of the last user message and the last picture of the user.
-
-        Raises:
-            BadInput: the last user message has no text.
-        """
+        """Return the text of the last user message and the last picture of the user."""
         contents = [message.content or "" for message in self.messages if message.role == "user"]
         parts = [[MessagePart(text=item)] if isinstance(item, str) else item for item in contents]
         images = [part.image_url.get("url", "") for of in parts for part in of if part.image_url]

@@ -25,11 +25,7 @@ class EmbeddingRequest(BaseModel):
     encoding_format: Literal["float", "base64"] = "float"
 
     def encode(self, encoder: Encoder) -> tuple[list[Vectors], int]:
-        """Return float32[dim] of each input, and the number of tokens of the texts.
-
-        Raises:
-            BadInput: a picture cannot be read.
-        """
+        """Return float32[dim] of each input, and the number of tokens of the texts."""
         vectors, tokens = [], 0
         for item in [self.input] if isinstance(self.input, str) else self.input:
             if item.startswith("data:"):

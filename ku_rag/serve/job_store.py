@@ -81,12 +81,8 @@ class Job:
 class JobStore:
     """The jobs of a base; threads and processes may share them.
 
-    Args:
-        folder: the folder of uploads; it is created with the first job.
-        clock: returns the time in seconds.
-
-    Attributes:
-        lock: held while a job runs, so that no other process runs one.
+    The folder of uploads is created with the first job. Whoever runs a job holds `lock`, so that no
+    other process runs one.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
@@ -96,10 +92,6 @@ class JobStore:
 
     def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> Job:
         """Store a job with its files durably, or return the job with this id.
-
-        Args:
-            id: the id of the job.
-            files: names, which may include folders, and contents.
 
         Raises:
             HTTPException: 429, too many jobs are waiting; 422, the job with this id has other
@@ -176,11 +168,7 @@ class JobStore:
                 shutil.rmtree(self.files(job), ignore_errors=True)
 
     def cancel(self, id: str) -> Job:
-        """Cancel a job: one that waits ends at once, one that runs soon.
-
-        Raises:
-            NotFound: there is no job with this id.
-        """
+        """Cancel a job: one that waits ends at once, one that runs soon."""
         self.get(id)
         with self._database.transaction() as connection:
             connection.execute("UPDATE jobs SET is_cancelled = 1 WHERE id = ?", (id,))

@@ -32,9 +32,7 @@ class _Interrupted(Exception):
 class JobQueue:
     """The ingest jobs of a base; a job that the end of a process interrupts is run again.
 
-    Args:
-        base: the base.
-        clock: returns the time in seconds.
+    `accept`, `show` and `cancel` return the public JSON of a job, and raise as `JobStore` does.
     """
 
     def __init__(self, base: ServedBase, clock: Callable[[], float]) -> None:
@@ -63,14 +61,8 @@ class JobQueue:
         else:
             self._store.close()
 
-    # ---- requests ------------------------------------------------------------------------------
-
     def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> dict[str, Any]:
-        """Accept a job, and return its public JSON; see `JobStore.accept`.
-
-        Raises:
-            Closed: the folder of the base was deleted.
-        """
+        """Accept a job; see `JobStore.accept`."""
         self.base.check_folder()
         return self._public(self._store.accept(id, files))
 
@@ -79,19 +71,11 @@ class JobQueue:
         self._is_waking.set()
 
     def show(self, id: str) -> dict[str, Any]:
-        """Return the public JSON of a job.
-
-        Raises:
-            NotFound: there is no such job.
-        """
+        """Return the state of a job."""
         return self._public(self._store.get(id))
 
     def cancel(self, id: str) -> dict[str, Any]:
-        """Cancel a job, and return its public JSON; committed records stay.
-
-        Raises:
-            NotFound: there is no such job.
-        """
+        """Cancel a job; committed records stay."""
         job = self._store.cancel(id)
         if not job.has_ended:
             self._cancelled.add(id)
@@ -111,8 +95,6 @@ class JobQueue:
     def _public(self, job: Job) -> dict[str, Any]:
         fields = {"id": job.id, "kb": self.base.name} | job.to_dict()
         return fields if job.has_ended else fields | {"records": self._records.get(job.id, 0)}
-
-    # ---- ingests -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while not self._is_closing.is_set():

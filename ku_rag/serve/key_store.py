@@ -74,12 +74,7 @@ class Key:
 
 
 class KeyStore:
-    """Keys and changes in a file; only the SHA-256 of a key is stored.
-
-    Args:
-        file: the file.
-        clock: returns the time in seconds.
-    """
+    """Keys and changes in a file; only the SHA-256 of a key is stored."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         self._database, self._clock = SideDatabase(file, _SCHEMA, _REMEDY), clock
@@ -132,11 +127,7 @@ class KeyStore:
         return [key for _, key in self._read()]
 
     def revoke(self, name: str) -> None:
-        """Delete a key.
-
-        Raises:
-            NotFound: no key has this name.
-        """
+        """Delete a key."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM keys WHERE name = ?", (name,))
             if not connection.changes():
@@ -161,11 +152,7 @@ class KeyStore:
     def log(self, key: str, base: str, request: str, status: int) -> None:
         """Store a change; the oldest of more than 10,000 are deleted.
 
-        Args:
-            key: name of the key.
-            base: name of the base, or "".
-            request: method and route, without values: they may be names of units.
-            status: HTTP status of the response.
+        The request is its method and route, without values: they may be names of units.
         """
         row = (self._clock(), key, base, request, status)
         with self._database.transaction() as connection:

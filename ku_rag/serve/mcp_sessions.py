@@ -16,10 +16,6 @@ class McpSessions:
     """An ASGI application that creates its server at the first request: MCP is slow to import.
 
     `AccessMiddleware` has checked host, origin and key.
-
-    Args:
-        base: the base of the tools.
-        may_add: whether there is a tool that adds units.
     """
 
     def __init__(self, base: ServedBase, *, may_add: bool) -> None:

@@ -60,12 +60,7 @@ def encode_json(value: object) -> bytes:
 
 
 def without_folders(text: str, *roots: str) -> str:
-    """Return a message in which absolute paths are replaced by file names.
-
-    Args:
-        text: the message.
-        *roots: folders whose paths may contain spaces.
-    """
+    """Replace absolute paths in a message by file names; paths of `roots` may contain spaces."""
     for root in roots:
         text = text.replace(f"{root}/", "").replace(root, root.rpartition("/")[2])
     return _FOLDERS.sub("", text)

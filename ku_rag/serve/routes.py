@@ -84,9 +84,6 @@ WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
 router = APIRouter(prefix="/v1", dependencies=[Depends(_check_parameters)])
 
 
-# ---- questions ---------------------------------------------------------------------------------
-
-
 @router.post("/query", **body(QueryBody), **sends("text/event-stream"))
 async def query(base: Base, form: QueryFields) -> Response:
     """Answer a question; as a stream: round, region, units, evidence, draft, answer."""
@@ -128,9 +125,6 @@ async def search(base: Base, form: SearchFields) -> Response:
 async def look(base: Base, form: SearchFields) -> Response:
     """Find the units that a picture shows, with the pictures and reasons of the matches."""
     return await base.reply(lambda kb: {"units": form.find(kb).units})
-
-
-# ---- units -------------------------------------------------------------------------------------
 
 
 def tag_of(unit: Mapping[str, Any]) -> str:
@@ -294,9 +288,6 @@ async def get_page(
     return Response(data, 200, headers, "image/png")
 
 
-# ---- answers -----------------------------------------------------------------------------------
-
-
 @router.get("/answers")
 async def list_answers(base: Base, limit: Limit = 50, offset: Offset = 0) -> Response:
     """List stored answers and feedback, the newest first, and the offset of the next page."""
@@ -340,9 +331,6 @@ async def delete_answer(base: Base, answer_id: str) -> Response:
     return Response(None, 204)
 
 
-# ---- graph -------------------------------------------------------------------------------------
-
-
 @router.get("/graph/entities/{name:path}")
 async def show_entity(base: Base, name: str, most: Limit = 100) -> Response:
     """Return an entity and its relations in both directions."""
@@ -373,9 +361,6 @@ async def find_paths(
 async def neighbourhood(base: Base, name: Name, hops: int = 1, most: int = 60) -> Response:
     """Return the entities within one or two hops of an entity."""
     return await base.reply(lambda kb: kb.graph.neighbourhood(name, hops=hops, most=most))
-
-
-# ---- ingests -----------------------------------------------------------------------------------
 
 
 @router.post("/ingest", status_code=202, max_body_size=MAX_UPLOAD, **WRITES)

@@ -38,15 +38,7 @@ _MESSAGES = frozenset({"error", "reason", "why"})
 
 
 class WorkerPool:
-    """Worker threads with a bounded queue.
-
-    Args:
-        threads: number of threads.
-        waiting: maximum number of calls that wait for a thread.
-
-    Attributes:
-        used: number of calls in progress or waiting.
-    """
+    """Worker threads with a bounded queue; `used` calls are in progress or waiting."""
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, "ku-serve")
@@ -80,13 +72,13 @@ class ServedBase:
         name: the name in addresses and messages.
         kb: the base.
         pool: the threads that call the base.
-        root_path: prefix of all addresses; see `ServerSettings`.
+        root_path: see `ServerSettings`.
         is_default: whether addresses without the parameter kb are about this base.
 
     Attributes:
         write_lock: held by the change or ingest of this server that is in progress.
         parameters: query parameters of every address about this base.
-        root: path of the folder.
+        root: the path of its folder.
         sends_fields: whether responses have all fields of results, for `ku_rag.client`.
         uploads: the folder of uploads.
         title: heading of the start page.
@@ -119,8 +111,6 @@ class ServedBase:
         parameters = self.parameters | {name: value for name, value in query.items() if value}
         encoded = urlencode(parameters, doseq=True, quote_via=quote)
         return f"{self.root_path}{quote(path)}{'?' * bool(encoded)}{encoded}"
-
-    # ---- calls ---------------------------------------------------------------------------------
 
     async def read(self, function: Callable[[KnowledgeBase], T]) -> T:
         """Call a function with the base in a worker thread."""
@@ -173,8 +163,6 @@ class ServedBase:
         finally:
             has_left.set()
 
-    # ---- contents ------------------------------------------------------------------------------
-
     def unit(self, unit_id: str) -> dict[str, Any]:
         """Return the public JSON of a unit and its tables, without the rows among its texts."""
         unit: Any = self.kb.show(unit_id)
@@ -191,8 +179,6 @@ class ServedBase:
         smaller.thumbnail((size, size))
         smaller.save(out := io.BytesIO(), "JPEG", quality=85)
         return out.getvalue()
-
-    # ---- responses -----------------------------------------------------------------------------
 
     async def reply(self, function: Callable[[KnowledgeBase], object]) -> Response:
         """Return the result of a function as JSON."""
@@ -230,10 +216,7 @@ class ServedBase:
         """Convert a value to JSON with addresses of pictures and names of other files.
 
         Texts and tables are returned as stored, and so is metadata, except an entity's videos.
-
-        Args:
-            value: the value.
-            key: the key of the value in an object.
+        `key` is the key of the value in an object.
         """
         if key == "metadata" and isinstance(value, dict):
             return value | {k: self.public(item, k) for k, item in value.items() if k == VIDEOS}

@@ -60,10 +60,6 @@ def check(uploads: Path) -> None:
 def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
     """Write files durably to a new folder, and return a hash of their names and contents.
 
-    Args:
-        folder: the folder.
-        files: names, which may include folders, and contents.
-
     Raises:
         BadInput: a file name is invalid or occurs twice.
         ReadOnly: the disk is full, or fails.
@@ -95,11 +91,7 @@ def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
 
 
 def remove_strays(uploads: Path, is_needed: Callable[[str], bool]) -> None:
-    """Delete what killed processes have left in the folder of uploads.
-
-    Args:
-        uploads: the folder.
-        is_needed: tells from the name of an entry whether it stays.
+    """Delete what killed processes have left in the folder of uploads, by the names of entries.
 
     Raises:
         Refused: the folder is a link.
