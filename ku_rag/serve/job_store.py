@@ -78,7 +78,7 @@ class Job:
         return {"id": self.id, "state": self.state, **results}
 
 
-class JobStore:
+class JobStore(SideDatabase):
     """The jobs of a base; threads and processes may share them.
 
     The folder of uploads is created with the first job. Whoever runs a job holds `lock`, so that no
@@ -87,7 +87,7 @@ class JobStore:
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
         self._folder, self._clock = folder, clock
-        self._database = SideDatabase(folder / "jobs.sqlite", _SCHEMA, _REMEDY)
+        super().__init__(folder / "jobs.sqlite", _SCHEMA, _REMEDY)
         self.lock = WriterLock(folder / "jobs.lock", wait_s=0)
 
     def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> Job:
@@ -101,7 +101,7 @@ class JobStore:
         try:
             with uploads.new_folder(self._folder) as folder:
                 job = Job(id, folder.name, uploads.write_files(folder, files))
-                with self._database.transaction() as connection:
+                with self.transaction() as connection:
                     waiting = "SELECT count(*) FROM jobs WHERE ended IS NULL"
                     [count] = connection.execute(waiting).fetchone()
                     earlier = _select(connection, "id = ?", id)
@@ -126,7 +126,7 @@ class JobStore:
             NotFound: there is no job with this id; those that ended a day ago are removed.
         """
         if self.exists:
-            with self._database.transaction() as connection:
+            with self.transaction() as connection:
                 if job := _select(connection, "id = ?", id):
                     return job
         raise NotFound(f"there is no job {id[:80]!r}: a job is kept for a day after its end")
@@ -134,14 +134,14 @@ class JobStore:
     @property
     def exists(self) -> bool:
         """Whether the base has accepted a job, ever."""
-        return self._database.file.exists() and not self._folder.is_symlink()
+        return self.file.exists() and not self._folder.is_symlink()
 
     def claim(self) -> Job | None:
         """Mark the first job that has not ended as running; return it as it was before.
 
         Rows of jobs that ended a day ago are removed. The caller holds `lock`.
         """
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - _KEPT_S,))
             if job := _select(connection, "ended IS NULL ORDER BY number LIMIT 1"):
                 running = "state = 'running', attempts = attempts + 1"
@@ -157,7 +157,7 @@ class JobStore:
             **results: number of "records" read; "report" or "error".
         """
         ended = None if state == "queued" else self._clock()
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(
                 "UPDATE jobs SET state = ?, results = ?, ended = ?, attempts = ? "
                 "WHERE id = ? AND ended IS NULL",
@@ -170,7 +170,7 @@ class JobStore:
     def cancel(self, id: str) -> Job:
         """Cancel a job: one that waits ends at once, one that runs soon."""
         self.get(id)
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("UPDATE jobs SET is_cancelled = 1 WHERE id = ?", (id,))
         if (job := self.get(id)).state == "queued":
             self.end(job, "cancelled")
@@ -184,7 +184,8 @@ class JobStore:
         """
         folder = self._folder / job.folder
         if not _FOLDER.fullmatch(job.folder) or not folder.is_dir() or folder.is_symlink():
-            raise self._damaged(f"the job {job.id[:32]} has no folder of files")
+            reason = f"the job {job.id[:32]} has no folder of files"
+            raise Corrupt(f"{self.file} is damaged ({reason}): {_REMEDY}")
         return folder
 
     def remove_strays(self) -> None:
@@ -193,17 +194,10 @@ class JobStore:
         def is_needed(name: str) -> bool:
             if name.startswith("jobs.") or not self.exists:
                 return name.startswith("jobs.")
-            with self._database.transaction() as connection:
+            with self.transaction() as connection:
                 return _select(connection, "folder = ? AND ended IS NULL", name) is not None
 
         uploads.remove_strays(self._folder, is_needed)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
-
-    def _damaged(self, reason: str) -> Corrupt:
-        return Corrupt(f"{self._database.file} is damaged ({reason}): {_REMEDY}")
 
 
 def _select(connection: Connection, condition: str, *parameters: str) -> Job | None:

@@ -73,11 +73,12 @@ class Key:
         return not self.bases or base in self.bases
 
 
-class KeyStore:
+class KeyStore(SideDatabase):
     """Keys and changes in a file; only the SHA-256 of a key is stored."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
-        self._database, self._clock = SideDatabase(file, _SCHEMA, _REMEDY), clock
+        super().__init__(file, _SCHEMA, _REMEDY)
+        self._clock = clock
 
     def create(
         self, name: str, role: Role, bases: Sequence[str] = (), days: float | None = None
@@ -104,7 +105,7 @@ class KeyStore:
         secret, now = secrets.token_hex(32), self._clock()
         expires = None if days is None else now + days * _DAY_S
         row = (name, _hash(secret), role, json.dumps([*bases]), now, expires, None)
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             if connection.execute("SELECT 1 FROM keys WHERE name = ?", (name,)).fetchone():
                 raise BadInput(f"there is a key {name!r}: revoke it first, or use another name")
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -118,7 +119,7 @@ class KeyStore:
             return None
         [key] = matching
         if now - (key.used or 0) >= _USED_S:
-            with self._database.transaction() as connection:
+            with self.transaction() as connection:
                 connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
         return key
 
@@ -128,7 +129,7 @@ class KeyStore:
 
     def revoke(self, name: str) -> None:
         """Delete a key."""
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("DELETE FROM keys WHERE name = ?", (name,))
             if not connection.changes():
                 raise NotFound(f"there is no key {name[:80]!r}")
@@ -142,12 +143,11 @@ class KeyStore:
             if name in key.bases:
                 bases = [renamed if base == name else base for base in key.bases]
                 rest = json.dumps([base for base in bases if base is not None])
-                with self._database.transaction() as connection:
+                with self.transaction() as connection:
                     query = "UPDATE keys SET bases = ? WHERE name = ?"
                     connection.execute(query, (rest, key.name))
-                    connection.execute(
-                        "DELETE FROM keys WHERE bases = '[]' AND name = ?", (key.name,)
-                    )
+                if rest == "[]":
+                    self.revoke(key.name)
 
     def log(self, key: str, base: str, request: str, status: int) -> None:
         """Store a change; the oldest of more than 10,000 are deleted.
@@ -155,7 +155,7 @@ class KeyStore:
         The request is its method and route, without values: they may be names of units.
         """
         row = (self._clock(), key, base, request, status)
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             insert = "INSERT INTO changes (time, key, base, request, status) VALUES (?, ?, ?, ?, ?)"
             connection.execute(insert, row)
             oldest = "DELETE FROM changes WHERE number <= (SELECT max(number) FROM changes) - ?"
@@ -165,18 +165,14 @@ class KeyStore:
         """Return the latest changes, newest first: time, key, base, request and status."""
         columns = ("time", "key", "base", "request", "status")
         query = f"SELECT {', '.join(columns)} FROM changes ORDER BY number DESC LIMIT ?"
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(query, (limit,)).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in rows]
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
     def _read(self) -> list[tuple[str, Key]]:
         """Return all keys by name, each with its hash."""
         query = "SELECT hash, name, role, bases, created, expires, used FROM keys ORDER BY name"
-        with self._database.transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(query).fetchall()
         return [
             (hash, Key(name, role, tuple(json.loads(bases)), *times))

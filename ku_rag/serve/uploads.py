@@ -7,7 +7,6 @@ process has left.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from uuid import uuid4
 
 from ku_rag.arguments import file_hash
 from ku_rag.errors import BadInput, Refused
+from ku_rag.store.file_lock import lock_file
 from ku_rag.store.layout import refusing, sync_path
 
 _MAX_DEPTH = 8
@@ -39,7 +39,7 @@ def new_folder(uploads: Path) -> Iterator[Path]:
     with refusing(folder):
         uploads.mkdir(exist_ok=True)
         folder.mkdir()
-    with _lock(folder, fcntl.LOCK_SH):
+    with _lock(folder):
         try:
             yield folder
         except BaseException:
@@ -102,17 +102,17 @@ def remove_strays(uploads: Path, is_needed: Callable[[str], bool]) -> None:
             if not is_needed(path.name):
                 path.unlink(missing_ok=True)
             continue
-        with suppress(FileNotFoundError, BlockingIOError), _lock(path, fcntl.LOCK_EX):
+        with suppress(FileNotFoundError, BlockingIOError), _lock(path):
             # Whoever has filled the folder before has stored its row, or has deleted it.
             if not is_needed(path.name):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
-def _lock(folder: Path, how: int) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        lock_file(handle)
         yield
     finally:
         os.close(handle)
