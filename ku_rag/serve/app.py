@@ -18,7 +18,7 @@ from starlette.routing import Route
 import ku_rag
 from ku_rag.errors import KuError
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.serve import chat, embeddings, management, pages, problems, routes
+from ku_rag.serve import management, openai_api, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
 from ku_rag.serve.base_registry import BaseRegistry, McpRoute
 from ku_rag.serve.key_store import KeyStore
@@ -91,7 +91,7 @@ def _add_routes(app: FastAPI, bases: BaseRegistry) -> None:
     app.get("/healthz")(healthz)
     app.get("/readyz")(readyz)
     app.get("/metrics", response_class=PlainTextResponse)(metrics)
-    for router in (routes.router, chat.router, embeddings.router, pages.router, management.router):
+    for router in (routes.router, openai_api.router, pages.router, management.router):
         app.include_router(router)
     app.mount("/static", pages.files)
     for path in ("/mcp", "/mcp/{name}"):

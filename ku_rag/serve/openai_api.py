@@ -1,16 +1,19 @@
-"""An OpenAI-compatible chat API: one model for each base, which always retrieves."""
+"""OpenAI's API: each base is a model that always retrieves; vectors of its encoder."""
 
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ku_rag import pictures
+from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput
 from ku_rag.serve.bodies import read_picture, sends
 from ku_rag.serve.served_base import ServedBase
@@ -57,6 +60,26 @@ class ChatRequest(BaseModel):
         return text, images[-1] if images else None
 
 
+class EmbeddingRequest(BaseModel):
+    """Texts, and pictures as data URIs; other fields of OpenAI's API are ignored."""
+
+    model: str = Field(min_length=1, examples=["default"])
+    input: str | Annotated[list[str], Field(min_length=1, max_length=256)]
+    encoding_format: Literal["float", "base64"] = "float"
+
+    def encode(self, encoder: Encoder) -> tuple[list[Vectors], int]:
+        """Return float32[dim] of each input, and the number of tokens of the texts."""
+        vectors, tokens = [], 0
+        for item in [self.input] if isinstance(self.input, str) else self.input:
+            if item.startswith("data:"):
+                picture = pictures.fit_picture(read_picture(item)[0])[0]
+                vectors.append(encoder.encode_images([picture])[0])
+            else:
+                vectors.append(encoder.encode_texts([item])[0])
+                tokens += encoder.count_tokens(item)
+        return vectors, tokens
+
+
 @router.get("/models")
 async def list_models(request: Request) -> dict[str, Any]:
     """List the knowledge bases as models."""
@@ -92,3 +115,18 @@ async def complete(request: Request, body: ChatRequest) -> Response:
         yield None, "[DONE]"
 
     return await base.events(chunks())
+
+
+@router.post("/embeddings")
+async def embed(request: Request, body: EmbeddingRequest) -> Response:
+    """Encode texts and pictures with the encoder of a base."""
+    base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
+    vectors, tokens = await base.read(lambda kb: body.encode(kb.encoder))
+    is_text = body.encoding_format == "base64"
+    embeddings = [b64encode(row.tobytes()).decode() if is_text else row.tolist() for row in vectors]
+    data = [
+        {"object": "embedding", "index": number, "embedding": embedding}
+        for number, embedding in enumerate(embeddings)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return base.respond({"object": "list", "data": data, "model": base.name, "usage": usage})
