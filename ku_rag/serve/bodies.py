@@ -294,27 +294,22 @@ async def unit_form(request: Request) -> dict[str, Any]:
     async with request.form(max_files=MAX_PICTURES, max_part_size=_MAX_PART) as form:
         fields: dict[str, Any] = {name: str(value).strip() for name, value in form.items()}
         texts = (str(text).replace("\r\n", "\n") for text in form.getlist("texts"))
-        images = []
+        fields["texts"] = list(filter(str.strip, texts))
+        fields["images"] = []
         for image in form.getlist("images"):
             if isinstance(image, UploadFile) and (data := await image.read()):
-                images.append(f"data:;base64,{base64.b64encode(data).decode()}")
-            elif isinstance(image, str) and image:
-                images.append(image)
+                image = f"data:;base64,{base64.b64encode(data).decode()}"
+            fields["images"] += [image] if isinstance(image, str) and image else []
     try:
-        metadata = json.loads(fields.get("metadata") or "{}")
+        fields["metadata"] = json.loads(fields.get("metadata") or "{}")
     except ValueError as error:
         raise BadInput(f"the metadata is not JSON ({error}): expected {{…}}") from error
-    relations = []
-    for line in filter(str.strip, fields.get("relations", "").splitlines()):
+    for name in ("aliases", "relations"):
+        fields[name] = list(filter(str.strip, fields.get(name, "").splitlines()))
+    for number, line in enumerate(fields["relations"]):
         names = ("relation", "target", "information", "condition")
-        named = zip(names, line.split(" | "), strict=False)
-        relations.append({name: part.strip() for name, part in named if part.strip()})
-        if not relations[-1].keys() >= {"relation", "target"}:
+        named = zip(names, map(str.strip, line.split(" | ")), strict=False)
+        fields["relations"][number] = relation = {name: part for name, part in named if part}
+        if not relation.keys() >= {"relation", "target"}:
             raise BadInput(f"{line!r} is no relation: expected a line such as `borders | France`")
-    return fields | {
-        "aliases": list(filter(str.strip, fields.get("aliases", "").splitlines())),
-        "texts": list(filter(str.strip, texts)),
-        "images": images,
-        "relations": relations,
-        "metadata": metadata,
-    }
+    return fields

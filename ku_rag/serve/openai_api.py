@@ -40,7 +40,7 @@ class ChatMessage(BaseModel):
 class ChatRequest(BaseModel):
     """A conversation, and options of `ku query`; other fields of OpenAI's API are ignored."""
 
-    model: str = Field(examples=["default"])
+    model: str = Field(min_length=1, examples=["default"])
     messages: list[ChatMessage] = Field(examples=[[{"role": "user", "content": "Who built it?"}]])
     stream: bool = False
     k: int | None = None
@@ -91,8 +91,6 @@ async def list_models(request: Request) -> dict[str, Any]:
 @router.post("/chat/completions", **sends("text/event-stream"))
 async def complete(request: Request, body: ChatRequest) -> Response:
     """Answer the last question of a conversation; the field "ku" has the evidence and region."""
-    if not body.model:
-        raise BadInput("model is empty: GET /v1/models lists the models")
     base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
     question, image = body.question()
     options: Any = body.model_dump(include={"k", "kind", "where", "unit", "method"})

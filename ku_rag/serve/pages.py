@@ -66,7 +66,7 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
     return steps
 
 
-def pieces(value: object) -> list[str]:
+def field_parts(value: object) -> list[str]:
     """Return the parts of a field of a unit, by which two values are compared."""
     if isinstance(value, list):
         return [
@@ -80,8 +80,8 @@ def pieces(value: object) -> list[str]:
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.globals |= {"split_path": split_path, "mark": mark, "pieces": pieces}
-_templates.globals["no_answer"] = NO_ANSWER
+_templates.filters |= {"split_path": split_path, "parts": field_parts}
+_templates.globals |= {"mark": mark, "no_answer": NO_ANSWER}
 
 
 def _render(request: Request, base: ServedBase, template: str, **values: object) -> str:
@@ -119,9 +119,11 @@ async def _question(
     kind: Name = "",
 ) -> QueryBody | None:
     """Return the question of an address, about a stored picture, a unit or neither."""
-    if not question.strip():
-        return None
     fields = {"question": question, "image": image, "unit": unit, "kind": kind}
+    return _query(fields) if question.strip() else None
+
+
+def _query(fields: Mapping[str, object]) -> QueryBody:
     return QueryBody.model_validate({name: value for name, value in fields.items() if value})
 
 
@@ -164,8 +166,8 @@ async def report(base: Base, form: AddressQuery, answer: Name = "") -> Response:
         query = form
         if query is None:
             stored = kb.answers.get(answer)
-            fields = {"question": stored.question, "image": stored.picture, "unit": stored.about}
-            query = QueryBody.model_validate({k: v for k, v in fields.items() if v})
+            fields = {"question": stored.question, "image": stored.picture}
+            query = _query(fields | {"unit": stored.about})
         with TemporaryDirectory() as folder:
             file = Path(folder) / "answer.html"
             kb.query(query.picture(kb), query.question, report=file, **query.options())
@@ -181,7 +183,7 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
 
     It is stored if the request may write and comes from no page of another site.
     """
-    result: dict[str, Any] = {"question": form.question, "rounds": [], "link": {}}
+    result: dict[str, Any] = {"question": form.question, "rounds": []}
     if form.image is None or isinstance(form.image, str):
         names = {"question", "image", "unit", "kind"}
         result["link"] = form.model_dump(include=names, exclude_none=True)
@@ -226,15 +228,13 @@ async def list_answers(request: Request, base: Base, offset: Offset = 0) -> Resp
 async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
     """Return the page of a stored answer."""
     stored = await base.read(lambda kb: kb.answers.get(answer_id))
-    result = {"rounds": [], "link": {}, **base.public({**stored.data}), **stored.to_dict()}
+    result = base.public({**stored.data, **stored.to_dict()})
     return render_page(request, base, "ask.html", result=result, start={})
 
 
 @router.get("/units")
 async def list_units(
-    request: Request,
-    base: Base,
-    form: Annotated[GalleryBody, Query()],
+    request: Request, base: Base, form: Annotated[GalleryBody, Query()]
 ) -> Response:
     """Return a page of units by id, or of those that a text or a stored picture finds."""
     ends = request.query_params.multi_items()  # ">=price" and "<=price" are the ends of a range
