@@ -74,12 +74,9 @@ class ServerSettings:
 
     def own_keys(self) -> dict[str, Key]:
         """Return the keys that the server is started with, by secret."""
-        writing = {secret: Key(f"key {n}", "manage") for n, secret in enumerate(self.keys, 1)}
-        reading = {
-            secret: Key(f"read-only key {n}", "read")
-            for n, secret in enumerate(self.read_only_keys, 1)
-        }
-        return reading | writing
+        keys = {secret: Key(f"key {n}", "manage") for n, secret in enumerate(self.keys, 1)}
+        readers = enumerate(self.read_only_keys, 1)
+        return {secret: Key(f"read-only key {n}", "read") for n, secret in readers} | keys
 
 
 class AccessMiddleware:
@@ -131,11 +128,7 @@ class AccessMiddleware:
                 await asyncio.to_thread(self._key_store.log, *change)
 
     async def _check(self, scope: Scope) -> None:
-        """Set `key` and `may_write` in the state of a request.
-
-        Raises:
-            HTTPException: the request is refused.
-        """
+        """Set `key` and `may_write` in the state of a request, or refuse it."""
         headers, settings = Headers(scope=scope), self._settings
         host = _host_name(headers.getlist("host"))
         if host not in settings.hosts:

@@ -74,46 +74,26 @@ class BaseRegistry:
         return [base for base in self if key.may_use(base.name)]
 
     def find(self, name: str, key: Key) -> ServedBase:
-        """Return the base of a name, or the first that a key may use for "".
-
-        Raises:
-            NotFound: there is none that the key may use.
-        """
+        """Return the base of a name, or the first that a key may use for ""."""
         for base in self.visible(key):
             if name in ("", base.name):
                 return base
         raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/models lists them")
 
     async def create(self, name: str) -> ServedBase:
-        """Create a base.
-
-        Raises:
-            BadInput: the name is wrong, or a base or another folder has it.
-        """
+        """Create a base."""
         async with self._turn:
             return await self._open(name, self._free_path(name))
 
     async def rename(self, name: str, new_name: str) -> ServedBase:
-        """Rename a base and its folder; requests about it that have not ended may fail.
-
-        Raises:
-            NotFound: there is no such base.
-            BadInput: the new name is wrong, or a base or another folder has it.
-            Locked: an ingest or a change is in progress.
-        """
+        """Rename a base and its folder; requests about it that have not ended may fail."""
         async with self._turn:
             target, path = self._free_path(new_name), await self._close_base(name)
             await asyncio.to_thread(path.rename, target)
             return await self._open(new_name, target)
 
     async def delete(self, name: str) -> None:
-        """Delete a base with all files in its folder; it cannot be restored.
-
-        Raises:
-            NotFound: there is no such base.
-            Refused: it is the last one.
-            Locked: an ingest or a change is in progress.
-        """
+        """Delete a base with all files in its folder; it cannot be restored."""
         async with self._turn:
             if len(self._bases) == 1 and name in self._bases:
                 raise Refused("this is the only base of the server: create another one first")
@@ -165,7 +145,7 @@ class BaseRegistry:
         return base
 
     async def _close_base(self, name: str) -> Path:
-        """Stop serving a base, and return its folder."""
+        """Stop serving a base in which no ingest or change is in progress; return its folder."""
         base = self._bases.get(name)
         if base is None:
             raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/bases lists them")

@@ -221,11 +221,7 @@ def fields_of(
 
 
 def read_picture(picture: str | bytes) -> tuple[bytes, str]:
-    """Return the content of a picture, or of its data URI, and its format, such as "PNG".
-
-    Raises:
-        BadInput: it is neither, is no picture, or has too many pixels.
-    """
+    """Return the content of a picture, or of its data URI, and its format, such as "PNG"."""
     if isinstance(picture, str):
         if (start := _DATA.match(picture)) is None:
             raise BadInput(

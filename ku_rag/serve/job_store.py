@@ -120,11 +120,7 @@ class JobStore(SideDatabase):
         return earlier
 
     def get(self, id: str) -> Job:
-        """Return a job.
-
-        Raises:
-            NotFound: there is no job with this id; those that ended a day ago are removed.
-        """
+        """Return a job; those that ended a day ago are removed."""
         if self.exists:
             with self.transaction() as connection:
                 if job := _select(connection, "id = ?", id):
@@ -149,13 +145,7 @@ class JobStore(SideDatabase):
             return job
 
     def end(self, job: Job, state: str, **results: object) -> None:
-        """Store how a job ended, then delete its files; or let it wait again.
-
-        Args:
-            job: as returned by `claim`.
-            state: "done", "failed" or "cancelled"; "queued" takes the attempt back.
-            **results: number of "records" read; "report" or "error".
-        """
+        """Store how a job ended, then delete its files; or let it wait again, as if not claimed."""
         ended = None if state == "queued" else self._clock()
         with self.transaction() as connection:
             connection.execute(
@@ -177,11 +167,7 @@ class JobStore(SideDatabase):
         return self.get(id)
 
     def files(self, job: Job) -> Path:
-        """Return the folder with the files of a job.
-
-        Raises:
-            Corrupt: the row names no such folder; a base may come from somebody else.
-        """
+        """Return the folder with the files of a job; the base may come from somebody else."""
         folder = self._folder / job.folder
         if not _FOLDER.fullmatch(job.folder) or not folder.is_dir() or folder.is_symlink():
             reason = f"the job {job.id[:32]} has no folder of files"

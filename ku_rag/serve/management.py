@@ -57,7 +57,7 @@ class NewKey(BaseModel):
     name: str = Field(examples=["Office"])
     role: Role = "read"
     bases: list[str] = Field([], description="Bases that it may use; empty for all.")
-    days: float | None = Field(None, description="Days until it expires.")
+    days: float | None = Field(None, gt=0, le=36_500, description="Days until it expires.")
 
 
 class PageForm(NewKey):

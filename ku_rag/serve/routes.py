@@ -209,21 +209,15 @@ async def change_unit(
     *,
     may_be_new: bool = False,
 ) -> Response:
-    """Change a unit in one transaction, if it has the expected ETag.
-
-    Raises:
-        NotFound: no unit has this id, and it may not be new.
-        HTTPException: 412, the unit has another ETag.
-    """
+    """Change a unit in one transaction, if it has the expected ETag."""
 
     def checked(kb: KnowledgeBase) -> object:
         with kb.transaction():
             if expected or not may_be_new:
                 kb.tables(unit_id)  # `show` takes names as well, and `delete` takes sources
             if expected not in ("", "*") and tag_of(base.unit(unit_id)) != expected:
-                raise HTTPException(
-                    412, f"the unit {unit_id[:80]!r} was changed meanwhile: get it again"
-                )
+                detail = f"the unit {unit_id[:80]!r} was changed meanwhile: get it again"
+                raise HTTPException(412, detail)
             return function(kb)
 
     return base.respond(await base.change(checked))

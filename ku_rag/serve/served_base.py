@@ -45,11 +45,7 @@ class WorkerPool:
         self._most, self.used = threads + waiting, 0
 
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Call a function in a thread.
-
-        Raises:
-            HTTPException: 429, too many calls are waiting.
-        """
+        """Call a function in a thread, unless too many calls are waiting."""
         if self.used >= self._most:
             raise HTTPException(429, "the server is busy: try again in a few seconds")
         self.used += 1
@@ -71,17 +67,14 @@ class ServedBase:
     Args:
         name: the name in addresses and messages.
         kb: the base.
-        pool: the threads that call the base.
+        pool: the threads that call it.
         root_path: see `ServerSettings`.
         is_default: whether addresses without the parameter kb are about this base.
 
     Attributes:
         write_lock: held by the change or ingest of this server that is in progress.
         parameters: query parameters of every address about this base.
-        root: the path of its folder.
         sends_fields: whether responses have all fields of results, for `ku_rag.client`.
-        uploads: the folder of uploads.
-        title: heading of the start page.
         jobs: the ingest jobs; None on a read-only server.
         sessions: the MCP sessions.
     """
@@ -123,11 +116,7 @@ class ServedBase:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Hold the lock of changes.
-
-        Raises:
-            Locked: the change before it did not end in time.
-        """
+        """Hold the lock of changes; wait for it at most as long as for that of the writer."""
         try:
             async with asyncio.timeout(self.kb.settings.lock_wait_s):
                 await self.write_lock.acquire()
@@ -250,21 +239,13 @@ class ServedBase:
         await asyncio.gather(*(part.close() for part in parts if part is not None))
 
     def check_folder(self) -> None:
-        """Check that the folder exists: its open files stay readable when it is deleted.
-
-        Raises:
-            Closed: it was deleted.
-        """
+        """Check that the folder exists: its open files stay readable when it is deleted."""
         if not self.kb.path.is_dir():
             raise Closed(
                 f"the folder of {self.name} was deleted: restore it and restart the server"
             )
 
     def check_copies(self) -> None:
-        """Check that the base stores copies of pictures.
-
-        Raises:
-            Refused: it links them instead.
-        """
+        """Check that the base stores copies of pictures."""
         if self.kb.settings.images == "link":
             raise Refused("this base links pictures and stores no copies: use `ku ingest`")

@@ -28,12 +28,7 @@ _OF_NAMES = {errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errn
 
 @contextmanager
 def new_folder(uploads: Path) -> Iterator[Path]:
-    """Create a folder in the folder of uploads; it is deleted if the block raises an error.
-
-    Raises:
-        ReadOnly: it cannot be created.
-        Refused: the folder of uploads is a link.
-    """
+    """Create a folder in the folder of uploads; it is deleted if the block raises an error."""
     check(uploads)
     folder = uploads / uuid4().hex
     with refusing(folder):
@@ -48,22 +43,13 @@ def new_folder(uploads: Path) -> Iterator[Path]:
 
 
 def check(uploads: Path) -> None:
-    """Check that the folder of uploads is in the base: what it contains may be deleted.
-
-    Raises:
-        Refused: it is a link.
-    """
+    """Check that the folder of uploads is in the base: what it contains may be deleted."""
     if uploads.is_symlink():
         raise Refused(f"{uploads} is a link: replace it by a folder, or remove it")
 
 
 def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
-    """Write files durably to a new folder, and return a hash of their names and contents.
-
-    Raises:
-        BadInput: a file name is invalid or occurs twice.
-        ReadOnly: the disk is full, or fails.
-    """
+    """Write files durably to a new folder, and return a hash of their names and contents."""
     content, folders = sha256(), {folder, *folder.parents[:2]}  # whoever made these may be gone
     for name, data in files:
         parts = name.split("/")
@@ -91,11 +77,7 @@ def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
 
 
 def remove_strays(uploads: Path, is_needed: Callable[[str], bool]) -> None:
-    """Delete what killed processes have left in the folder of uploads, by the names of entries.
-
-    Raises:
-        Refused: the folder is a link.
-    """
+    """Delete what killed processes have left in the folder of uploads, by the names of entries."""
     check(uploads)
     for path in uploads.iterdir() if uploads.is_dir() else ():
         if path.is_symlink() or not path.is_dir():
