@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import shutil
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
-from starlette.datastructures import UploadFile
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, ValidationError
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -54,7 +53,7 @@ class PictureBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    image: Annotated[str | bytes | None, WithJsonSchema({"type": "string"})] = Field(
+    image: str | None = Field(
         None,
         description="A data URI, or the address of a stored picture; in a form a file.",
         examples=[_EXAMPLE],
@@ -64,7 +63,7 @@ class PictureBody(BaseModel):
 
     def picture(self, kb: KnowledgeBase) -> bytes | None:
         """Return the content of the picture; see `read_picture`."""
-        if isinstance(self.image, str) and (stored := STORED.fullmatch(self.image)):
+        if stored := STORED.fullmatch(self.image or ""):
             return kb.picture(stored[1]).read_bytes()
         return None if self.image is None else read_picture(self.image)[0]
 
@@ -171,6 +170,36 @@ class UnitChanges(BaseModel):
             return base.kb.update(unit_id, images=images, relations=self.relations, by=by, **fields)
 
 
+def _lines(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in text.splitlines() if line.strip()]
+
+
+def _relations(texts: Sequence[str]) -> list[Relation]:
+    relations = []
+    for line in _lines(texts):
+        word, target, *more = [part.strip() or None for part in line.split(" | ")] + [None]
+        if not word or not target:
+            raise BadInput(f"{line!r} is no relation: expected a line such as `borders | France`")
+        relations.append(Relation(word, target, None, *more[:2]))
+    return relations
+
+
+class UnitForm(UnitChanges):
+    """A form of the page of a unit: an operation, and the fields of the unit."""
+
+    operation: Literal["edit", "undo", "merge", "delete"] = "edit"
+    tag: str = ""
+    number: int = 0
+    other: str = ""
+    name: str = ""
+    kind: str = ""
+    aliases: Annotated[list[str], BeforeValidator(_lines)] = []
+    texts: list[str] = []
+    images: list[str] = []
+    relations: Annotated[list[Relation], BeforeValidator(_relations)] = []
+    metadata: Json[dict[str, Any]] = {}
+
+
 def sends(kind: str) -> dict[str, Any]:
     """Route arguments that document a media type of responses other than JSON."""
     return {"responses": {200: {"content": {kind: {}}}}}
@@ -198,19 +227,30 @@ def fields_of(
             raise BadInput(f"{min(unknown)}: expected only {', '.join(sorted(names))}")
         return fields
 
+    lists = [n for n, f in model.model_fields.items() if get_origin(f.annotation) is list]
+
+    async def form_fields(form: FormData) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for name in form:
+            values = [
+                value.replace("\r\n", "\n")
+                if isinstance(value, str)
+                else data_uri(await value.read())
+                for value in form.getlist(name)
+            ]
+            if values := [value for value in values if value.strip()]:
+                fields[name] = values if name in lists else values[-1].strip()
+        return fields
+
     async def read(request: Request) -> M:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             if kind == "application/json":
                 return model.model_validate(await request.json())
             if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
-                async with request.form(max_files=1, max_fields=100) as form:
-                    fields: dict[str, Any] = {n: v for n, v in form.items() if v != ""}
-                    if "where" in form:
-                        fields["where"] = form.getlist("where")
-                    if isinstance(image := fields.get("image"), UploadFile):
-                        fields["image"] = await image.read() or None
-                    return model.model_validate(fields)
+                most = MAX_PICTURES if "images" in model.model_fields else 1
+                async with request.form(max_files=most, max_part_size=_MAX_PART) as form:
+                    return model.model_validate(await form_fields(form))
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_input=False)) from error
         except (ValueError, RecursionError, ClientDisconnect) as error:
@@ -218,6 +258,11 @@ def fields_of(
         raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
 
     return read_fields
+
+
+def data_uri(content: bytes) -> str:
+    """Return the data URI of a file, or "" if it is empty."""
+    return f"data:;base64,{base64.b64encode(content).decode()}" if content else ""
 
 
 def read_picture(picture: str | bytes) -> tuple[bytes, str]:
@@ -283,29 +328,3 @@ def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) ->
             images=tuple(files),
             tables=source.tables,
         )
-
-
-async def unit_form(request: Request) -> dict[str, Any]:
-    """Return the form of a unit: its fields as in a record, and the other inputs as texts."""
-    async with request.form(max_files=MAX_PICTURES, max_part_size=_MAX_PART) as form:
-        fields: dict[str, Any] = {name: str(value).strip() for name, value in form.items()}
-        texts = (str(text).replace("\r\n", "\n") for text in form.getlist("texts"))
-        fields["texts"] = list(filter(str.strip, texts))
-        fields["images"] = []
-        for image in form.getlist("images"):
-            if isinstance(image, UploadFile) and (data := await image.read()):
-                image = f"data:;base64,{base64.b64encode(data).decode()}"
-            fields["images"] += [image] if isinstance(image, str) and image else []
-    try:
-        fields["metadata"] = json.loads(fields.get("metadata") or "{}")
-    except ValueError as error:
-        raise BadInput(f"the metadata is not JSON ({error}): expected {{…}}") from error
-    for name in ("aliases", "relations"):
-        fields[name] = list(filter(str.strip, fields.get(name, "").splitlines()))
-    for number, line in enumerate(fields["relations"]):
-        names = ("relation", "target", "information", "condition")
-        named = zip(names, map(str.strip, line.split(" | ")), strict=False)
-        fields["relations"][number] = relation = {name: part for name, part in named if part}
-        if not relation.keys() >= {"relation", "target"}:
-            raise BadInput(f"{line!r} is no relation: expected a line such as `borders | France`")
-    return fields

@@ -21,7 +21,7 @@ from ku_rag.errors import BadInput, KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import routes
 from ku_rag.serve.access import COOKIE
-from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, fields_of, unit_form
+from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, UnitForm, data_uri, fields_of
 from ku_rag.serve.problems import describe, without_folders
 from ku_rag.serve.routes import WRITES, Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
@@ -127,9 +127,6 @@ def _query(fields: Mapping[str, object]) -> QueryBody:
     return QueryBody.model_validate({name: value for name, value in fields.items() if value})
 
 
-UnitForm = Annotated[dict[str, Any], Depends(unit_form)]
-
-
 class GalleryBody(SearchBody):
     """What the gallery shows; "like" is the SHA-256 of a stored picture."""
 
@@ -166,8 +163,8 @@ async def report(base: Base, form: AddressQuery, answer: Name = "") -> Response:
         query = form
         if query is None:
             stored = kb.answers.get(answer)
-            fields = {"question": stored.question, "image": stored.picture}
-            query = _query(fields | {"unit": stored.about})
+            image = data_uri(stored.picture or b"")
+            query = _query({"question": stored.question, "image": image, "unit": stored.about})
         with TemporaryDirectory() as folder:
             file = Path(folder) / "answer.html"
             kb.query(query.picture(kb), query.question, report=file, **query.options())
@@ -184,7 +181,7 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
     It is stored if the request may write and comes from no page of another site.
     """
     result: dict[str, Any] = {"question": form.question, "rounds": []}
-    if form.image is None or isinstance(form.image, str):
+    if not (form.image or "").startswith("data:"):
         names = {"question", "image", "unit", "kind"}
         result["link"] = form.model_dump(include=names, exclude_none=True)
     steps, most = base.stream(form.events), request.app.state.settings.answers
@@ -319,38 +316,40 @@ async def show_unit(
     if other and values["unit"] and request.state.may_write:
         id = values["unit"]["id"]
         values["merged"] = await base.change(lambda kb: kb.merge(id, other, dry_run=True))
-    values |= {"most": _MOST_FACTS, "hops": hops, "other": other, "changed": changed}
-    return render_page(request, base, "unit.html", **values)
+    values |= {"hops": hops, "other": other, "changed": changed}
+    return render_page(request, base, "unit.html", most=_MOST_FACTS, **values)
 
 
 @router.post("/units/{unit_id:path}", **WRITES)
-async def change_unit(request: Request, base: Base, unit_id: str, form: UnitForm) -> Response:
+async def change_unit(
+    request: Request,
+    base: Base,
+    unit_id: str,
+    form: Annotated[UnitForm, Depends(fields_of(UnitForm))],
+) -> Response:
     """Do what a form of the page of a unit says, then show the unit; without an id, add one."""
     by = request.state.key.name
+    fields = {name: base.public(getattr(form, name)) for name in UnitChanges.model_fields}
 
     def edit(_: KnowledgeBase) -> object:
         unit = base.unit(unit_id)
         unit["texts"] = [text.replace("\r\n", "\n") for text in unit["texts"]]
-        names = form.keys() & UnitChanges.model_fields.keys()
-        fields = {name: form[name] for name in names if form[name] != unit[name]}
-        return UnitChanges.model_validate(fields).apply(base, unit_id, by)
+        changes = {name: value for name, value in fields.items() if value != unit[name]}
+        return UnitChanges.model_validate(changes).apply(base, unit_id, by)
 
     if not unit_id:
-        record = {key: form[key] for key in UnitChanges.model_fields if form.get(key)}
+        record = {name: value for name, value in fields.items() if value}
         added = await routes.add_unit(base, record)
         return RedirectResponse(added.headers["Location"].replace("/v1", "", 1), 303)
     actions: dict[str, Callable[[KnowledgeBase], object]] = {
         "edit": edit,
-        "undo": lambda kb: kb.undo(unit_id, int(form.get("number", 0)), by=by),
-        "merge": lambda kb: kb.merge(unit_id, form.get("other", "")),
+        "undo": lambda kb: kb.undo(unit_id, form.number, by=by),
+        "merge": lambda kb: kb.merge(unit_id, form.other),
         "delete": lambda kb: kb.delete(unit_id),
     }
-    operation = form.get("operation", "")
-    if operation not in actions or not form.get("number", "0").isdecimal():
-        raise BadInput("this is no form of a unit: open its page again")
-    await routes.change_unit(base, unit_id, form.get("tag", ""), actions[operation])
-    path = "/units" if operation == "delete" else f"/units/{unit_id}"
-    changed = operation in ("edit", "undo")
+    await routes.change_unit(base, unit_id, form.tag, actions[form.operation])
+    path = "/units" if form.operation == "delete" else f"/units/{unit_id}"
+    changed = form.operation in ("edit", "undo")
     return RedirectResponse(base.address(path, changed=changed), 303)
 
 

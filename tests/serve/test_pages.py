@@ -155,11 +155,12 @@ def test_a_form_that_cannot_be_read_changes_nothing(client, served):
     form = {"operation": "edit", "name": "Mango", "kind": "", "texts": "It is sour."}
     for wrong, message in [
         ({"relations": "grows in Peru"}, "is no relation"),
-        ({"metadata": "{"}, "the metadata is not JSON"),
+        ({"metadata": "{"}, "metadata: it is not valid JSON"),
         ({"tag": '"old"'}, "was changed meanwhile"),
         ({"operation": "undo", "number": "7"}, "has no such change"),
-        ({"operation": "undo", "number": "x"}, "is no form of a unit"),
-        ({"operation": "x"}, "is no form of a unit"),
+        ({"metadata": "[1]"}, "metadata: expected an object"),
+        ({"operation": "undo", "number": "x"}, "number: expected a whole number"),
+        ({"operation": "x"}, "operation: input should be"),
     ]:
         page = client.post("/units/Mango", data={**form, **wrong}, headers=BROWSER)
         assert page.is_client_error
