@@ -61,14 +61,12 @@ class JobQueue:
         else:
             self._store.close()
 
-    def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> dict[str, Any]:
-        """Accept a job; see `JobStore.accept`."""
+    async def accept(self, id: str, files: Sequence[tuple[str, BinaryIO]]) -> dict[str, Any]:
+        """Accept a job, and run it as soon as possible; see `JobStore.accept`."""
         self.base.check_folder()
-        return self._public(self._store.accept(id, files))
-
-    def wake(self) -> None:
-        """Run accepted jobs at once."""
+        job = await self.base.read(lambda _: self._store.accept(id, files))
         self._is_waking.set()
+        return self._public(job)
 
     def show(self, id: str) -> dict[str, Any]:
         """Return the state of a job."""

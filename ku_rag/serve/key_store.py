@@ -100,18 +100,16 @@ class KeyStore(SideDatabase):
     def find(self, secret: str) -> Key | None:
         """Return the key of a secret unless it has expired, and store that it is used."""
         now = self._clock()
-        matching = [key for hash, key in self._read() if hash == _hash(secret)]
-        if not matching or now >= (matching[0].expires or float("inf")):
-            return None
-        [key] = matching
-        if now - (key.used or 0) >= _USED_S:
-            with self.transaction() as connection:
-                connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
-        return key
+        for key in self._select("hash = ? AND coalesce(expires > ?, true)", _hash(secret), now):
+            if now - (key.used or 0) >= _USED_S:
+                with self.transaction() as connection:
+                    connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
+            return key
+        return None
 
     def list_keys(self) -> list[Key]:
         """Return all keys by name, those that have expired included."""
-        return [key for _, key in self._read()]
+        return self._select("true")
 
     def revoke(self, name: str) -> None:
         """Delete a key."""
@@ -127,13 +125,11 @@ class KeyStore(SideDatabase):
         """
         for key in self.list_keys():
             if name in key.bases:
-                bases = [renamed if base == name else base for base in key.bases]
-                rest = json.dumps([base for base in bases if base is not None])
+                rest = [base for base in (*key.bases, renamed) if base not in (name, None)]
+                query = "UPDATE keys SET bases = :rest" if rest else "DELETE FROM keys"
                 with self.transaction() as connection:
-                    query = "UPDATE keys SET bases = ? WHERE name = ?"
-                    connection.execute(query, (rest, key.name))
-                if rest == "[]":
-                    self.revoke(key.name)
+                    values = {"rest": json.dumps(rest), "name": key.name}
+                    connection.execute(f"{query} WHERE name = :name", values)
 
     def log(self, key: str, base: str, request: str, status: int) -> None:
         """Store a change; the oldest of more than 10,000 are deleted.
@@ -155,14 +151,13 @@ class KeyStore(SideDatabase):
             rows = connection.execute(query, (limit,)).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def _read(self) -> list[tuple[str, Key]]:
-        """Return all keys by name, each with its hash."""
-        query = "SELECT hash, name, role, bases, created, expires, used FROM keys ORDER BY name"
+    def _select(self, condition: str, *values: object) -> list[Key]:
+        columns = "name, role, bases, created, expires, used"
+        query = f"SELECT {columns} FROM keys WHERE {condition} ORDER BY name"
         with self.transaction() as connection:
-            rows = connection.execute(query).fetchall()
+            rows = connection.execute(query, values).fetchall()
         return [
-            (hash, Key(name, role, tuple(json.loads(bases)), *times))
-            for hash, name, role, bases, *times in rows
+            Key(name, role, (*json.loads(bases),), *times) for name, role, bases, *times in rows
         ]
 
 

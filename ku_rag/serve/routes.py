@@ -377,8 +377,7 @@ async def ingest(
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
     id, queue = key if idempotency_key else uuid4().hex, base.jobs
     assert queue is not None
-    job = await base.read(lambda _: queue.accept(id, uploads))
-    queue.wake()
+    job = await queue.accept(id, uploads)
     return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
 
 

@@ -98,16 +98,14 @@ find("[name=least]")?.addEventListener("input", ({ target }) => {
   for (const card of cards) card.hidden = Number(card.dataset.score ?? 1) < target.value;
 });
 
-/** Move the focus by so many units; do nothing while a text is entered. */
-function moveFocus(event) {
+// Keys move the focus from unit to unit, except while a text is entered.
+addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, j: 1, ArrowLeft: -1, k: -1 }[event.key];
   if (!step || event.target.matches("input, textarea, select") || event.altKey || event.ctrlKey) return;
   const links = cards.filter((card) => !card.hidden).map((card) => find("a", card));
   const next = links.indexOf(document.activeElement) + step;
   links[Math.max(next, 0)]?.focus();
-}
-
-if (cards.length) addEventListener("keydown", moveFocus);
+});
 
 if (drawing) {
   const middle = find(".marked", drawing) ?? find("svg", drawing);
@@ -122,7 +120,7 @@ async function showJob(address) {
   const response = await send(`${address}/events`);
   for await (const [, { state, records, report, error }] of readEvents(response)) {
     const { quarantined = [], ...counts } = report ?? { records };
-    const counted = Object.entries(counts).map((one) => one.join(": ").replace("_", " "));
+    const counted = Object.entries(counts).map((entry) => entry.join(": ").replace("_", " "));
     find("[role=status]", job).textContent = `${state}; ${error?.detail ?? counted.join(", ")}`;
     const leftOut = quarantined.map(({ item, reason }) => `Left out: ${item}: ${reason}`);
     find(".text", job).textContent = leftOut.join("\n");
