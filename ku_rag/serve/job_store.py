@@ -50,8 +50,6 @@ class Job:
     """An ingest of uploaded files.
 
     Args:
-        id: its id.
-        folder: name of the folder with its files.
         content: hash of the names and contents of the files.
         state: "queued", "running", "done", "failed" or "cancelled".
         attempts: how many processes ended abruptly while they ran it.

@@ -48,8 +48,6 @@ class Key:
     """A key of a server, without its secret.
 
     Args:
-        name: its name.
-        role: what it may do.
         bases: names of the bases that it may use; empty for all.
         created: when it was created, in seconds since 1970.
         expires: when it ends; None for never.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,29 +20,25 @@ _LATEST = 50
 """Changes that the page lists."""
 
 
-async def _check_manages(request: Request) -> None:
+class Manager(NamedTuple):
+    """The bases and keys of a server."""
+
+    bases: BaseRegistry
+    keys: KeyStore
+
+
+async def _manager(request: Request) -> Manager:
     request.state.is_change = request.method != "GET"
-    if request.state.key.role != "manage" or not (
-        request.state.may_write or request.method == "GET"
-    ):
+    may_change = request.state.may_write or request.method == "GET"
+    if request.state.key.role != "manage" or not may_change:
         raise HTTPException(403, "this key may not manage bases and keys")
     if request.app.state.key_store is None:
         raise Refused("bases and keys of this server cannot change: start it with --bases DIR")
+    return Manager(request.app.state.bases, request.app.state.key_store)
 
 
-async def _registry(request: Request) -> BaseRegistry:
-    bases: BaseRegistry = request.app.state.bases
-    return bases
-
-
-async def _key_store(request: Request) -> KeyStore:
-    store: KeyStore = request.app.state.key_store
-    return store
-
-
-router = APIRouter(dependencies=[Depends(_check_manages)])
-Registry = Annotated[BaseRegistry, Depends(_registry)]
-Store = Annotated[KeyStore, Depends(_key_store)]
+router = APIRouter()
+Managed = Annotated[Manager, Depends(_manager)]
 
 
 class BaseName(BaseModel):
@@ -70,102 +66,103 @@ class PageForm(NewKey):
 
 
 @router.get("/v1/bases")
-async def list_bases(bases: Registry) -> dict[str, Any]:
+async def list_bases(server: Managed) -> dict[str, Any]:
     """List the bases with the numbers of their units, pictures and texts."""
     items = [
         {"name": base.name, "counts": await base.read(lambda kb: kb.stats().counts)}
-        for base in bases
+        for base in server.bases
     ]
     return {"items": items}
 
 
 @router.post("/v1/bases", status_code=201)
-async def create_base(bases: Registry, body: BaseName) -> dict[str, str]:
+async def create_base(server: Managed, body: BaseName) -> dict[str, str]:
     """Create a base."""
-    return {"name": (await bases.create(body.name)).name}
+    return {"name": (await server.bases.create(body.name)).name}
 
 
 @router.patch("/v1/bases/{name}")
-async def rename_base(bases: Registry, store: Store, name: str, body: BaseName) -> dict[str, str]:
+async def rename_base(server: Managed, name: str, body: BaseName) -> dict[str, str]:
     """Rename a base."""
-    await bases.rename(name, body.name)
-    store.rename_base(name, body.name)
+    await server.bases.rename(name, body.name)
+    server.keys.rename_base(name, body.name)
     return {"name": body.name}
 
 
 @router.delete("/v1/bases/{name}")
-async def delete_base(bases: Registry, store: Store, name: str) -> dict[str, str]:
+async def delete_base(server: Managed, name: str) -> dict[str, str]:
     """Delete a base with all files in its folder."""
-    await bases.delete(name)
-    store.rename_base(name, None)
+    await server.bases.delete(name)
+    server.keys.rename_base(name, None)
     return {"deleted": name}
 
 
 @router.get("/v1/keys")
-async def list_keys(store: Store) -> dict[str, Any]:
+async def list_keys(server: Managed) -> dict[str, Any]:
     """List the keys that were created, without their secrets."""
-    return {"items": store.list_keys()}
+    return {"items": server.keys.list_keys()}
 
 
 @router.post("/v1/keys", status_code=201)
-async def create_key(bases: Registry, store: Store, body: NewKey) -> dict[str, str]:
+async def create_key(server: Managed, body: NewKey) -> dict[str, str]:
     """Create a key; the response is the only one that has its secret."""
-    if missing := set(body.bases) - {base.name for base in bases}:
+    if missing := set(body.bases) - {base.name for base in server.bases}:
         raise BadInput(f"there is no knowledge base {min(missing)[:80]!r}: GET v1/bases lists them")
-    secret = store.create(body.name, body.role, body.bases, body.days)
+    secret = server.keys.create(body.name, body.role, body.bases, body.days)
     return {"name": body.name, "secret": secret}
 
 
 @router.delete("/v1/keys/{name}")
-async def revoke_key(store: Store, name: str) -> dict[str, str]:
+async def revoke_key(server: Managed, name: str) -> dict[str, str]:
     """Revoke a key."""
-    store.revoke(name)
+    server.keys.revoke(name)
     return {"deleted": name}
 
 
 @router.get("/v1/changes")
 async def list_changes(
-    store: Store, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
+    server: Managed, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
 ) -> dict[str, Any]:
     """List the latest changes, newest first: time, key, base, request and status."""
-    return {"items": store.changes(limit)}
+    return {"items": server.keys.changes(limit)}
 
 
 @router.get("/bases", include_in_schema=False)
-async def show_bases(request: Request, bases: Registry, store: Store) -> Response:
+async def show_bases(request: Request, server: Managed) -> Response:
     """Return the page of bases, keys and changes."""
-    return await _page(request, bases, store)
+    return await _page(request, server, {})
 
 
 @router.post("/bases", include_in_schema=False)
 async def change_bases(
-    request: Request, bases: Registry, store: Store, form: Annotated[PageForm, Form()]
+    request: Request, server: Managed, form: Annotated[PageForm, Form()]
 ) -> Response:
     """Do what a form of the page says, and return the page with the result."""
     name, new_name = form.name, BaseName(name=form.new_name)
     actions: dict[str, Callable[[], Awaitable[dict[str, str]]]] = {
-        "create": lambda: create_base(bases, BaseName(name=name)),
-        "rename": lambda: rename_base(bases, store, name, new_name),
-        "delete": lambda: delete_base(bases, store, name),
-        "create key": lambda: create_key(bases, store, form),
-        "revoke": lambda: revoke_key(store, name),
+        "create": lambda: create_base(server, BaseName(name=name)),
+        "rename": lambda: rename_base(server, name, new_name),
+        "delete": lambda: delete_base(server, name),
+        "create key": lambda: create_key(server, form),
+        "revoke": lambda: revoke_key(server, name),
     }
     request.state.action = form.action
     try:
         if form.action == "delete" and form.new_name != name:
             raise BadInput(f"type {name} to delete it: nothing was deleted")
-        return await _page(request, bases, store, **await actions[form.action]())
+        return await _page(request, server, await actions[form.action]())
     except KuError as error:
-        return await _page(request, bases, store, problem=describe(error)["detail"])
+        return await _page(request, server, {"problem": describe(error)["detail"]})
 
 
-async def _page(
-    request: Request,
-    bases: BaseRegistry,
-    store: KeyStore,
-    **values: Any,  # noqa: ANN401
-) -> Response:
-    values |= {"keys": store.list_keys(), "changes": store.changes(_LATEST)}
-    items = (await list_bases(bases))["items"]
-    values["counts"] = {item["name"]: item["counts"] for item in items}
-    return render_page(request, next(iter(bases)), "bases.html", **values)
+async def _page(request: Request, server: Manager, result: Mapping[str, str]) -> Response:
+    """Return the page with the result of a change, or with its "problem"."""
+    return render_page(
+        request,
+        next(iter(server.bases)),
+        "bases.html",
+        result=result,
+        counts={item["name"]: item["counts"] for item in (await list_bases(server))["items"]},
+        keys=server.keys.list_keys(),
+        changes=server.keys.changes(_LATEST),
+    )

@@ -68,6 +68,8 @@ Base = Annotated[ServedBase, Depends(_base)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
+Size = Annotated[int, Query(ge=0, le=2048, description="Greatest width and height; 0 for any.")]
+FileNames = Annotated[tuple[str, ...], Form(examples=[["Bridge/photo.jpg", "Bridge/about.txt"]])]
 Shares = Annotated[tuple[float, ...], Query()]
 IfNoneMatch = Annotated[str, Header()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
@@ -243,12 +245,7 @@ async def get_stats(base: Base) -> Response:
 
 @router.get("/images/{digest}", response_class=Response, **sends("image/*"))
 async def get_image(
-    base: Base,
-    digest: str,
-    size: Annotated[
-        int, Query(ge=0, le=2048, description="Maximum width and height; 0 for the original.")
-    ] = 0,
-    if_none_match: IfNoneMatch = "",
+    base: Base, digest: str, size: Size = 0, if_none_match: IfNoneMatch = ""
 ) -> Response:
     """Return a stored picture by its SHA-256, or a smaller copy."""
     tag = f'"{digest}-{size}"'
@@ -361,9 +358,7 @@ async def neighbourhood(base: Base, name: Name, hops: int = 1, most: int = 60) -
 async def ingest(
     base: Base,
     files: Annotated[list[UploadFile], File()],
-    names: Annotated[
-        tuple[str, ...], Form(examples=[["Bridge/photo.jpg", "Bridge/about.txt"]])
-    ] = (),
+    names: FileNames = (),
     idempotency_key: Annotated[str, Header(max_length=200)] = "",
 ) -> Response:
     """Ingest uploaded files, whose `names` have folders. The response describes the job."""
