@@ -58,7 +58,6 @@ def create_app(
         await registry.start()
         yield
         await registry.close(_CLOSE_S)
-        registry.close_created(bases)
         if store is not None:
             store.close()
 
@@ -100,8 +99,7 @@ def _add_routes(app: FastAPI, bases: BaseRegistry) -> None:
 
 async def _report(request: Request, error: Exception) -> Response:
     """Report an error as a problem document, or as a page for a browser."""
-    roots = (base.root for base in request.app.state.bases)
-    problem = problems.describe(error, *roots)
+    problem = problems.describe(error, *(base.root for base in request.app.state.bases))
     if "text/html" in request.headers.get("accept", ""):
         return pages.show_problem(request, problem)
     return problems.respond(problem, getattr(error, "headers", None))

@@ -62,6 +62,7 @@ class BaseRegistry:
         self._folder, self._open_base = folder, open_base
         self.pool = WorkerPool(settings.threads, settings.waiting)
         self._bases: dict[str, ServedBase] = {}
+        self._opened = [*bases.values()]
         self._turn = asyncio.Lock()
         for name, kb in bases.items():
             self._add(name, kb)
@@ -107,16 +108,16 @@ class BaseRegistry:
         await asyncio.gather(*(base.jobs.start() for base in self if base.jobs))
 
     async def close(self, limit_s: float) -> None:
-        """End sessions, ingests and calls; those that take longer end with the process."""
+        """End sessions, ingests and calls; those that take longer end with the process.
+
+        The bases that were opened while the server ran are closed.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 calls = asyncio.to_thread(self.pool.close)
                 await asyncio.gather(calls, *(base.stop() for base in self))
-
-    def close_created(self, opened: Mapping[str, KnowledgeBase]) -> None:
-        """Close the bases that were opened while the server ran."""
         for base in self:
-            if base.kb not in opened.values():
+            if base.kb not in self._opened:
                 base.kb.close()
 
     def _add(self, name: str, kb: KnowledgeBase) -> ServedBase:

@@ -41,9 +41,7 @@ STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCI
 """The address of a stored picture; the group is its hash."""
 _NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images", "words"})
 """Keys of the JSON of a unit that are not part of a record: "images" is read by `picture_files`."""
-_PICTURES = "All pictures of the unit, as data URIs or addresses of stored pictures."
 _EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
-
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -156,7 +154,7 @@ class UnitChanges(BaseModel):
     kind: str | None = None
     aliases: list[str] | None = None
     texts: list[str] | None = None
-    images: Annotated[list[str] | None, Field(description=_PICTURES)] = None
+    images: list[str] | None = Field(None, description="Data URIs or addresses: all pictures.")
     relations: list[Relation] | None = None
     metadata: dict[str, Any] | None = None
 
@@ -220,44 +218,41 @@ def fields_of(
     model: type[M], names: Collection[str] = ()
 ) -> Callable[[Request], Coroutine[Any, Any, M]]:
     """Return a dependency that reads a body as JSON or as a form, of some fields or all."""
+    lists = [n for n, f in model.model_fields.items() if get_origin(f.annotation) is list]
+    most = MAX_PICTURES if "images" in model.model_fields else 1
 
     async def read_fields(request: Request) -> M:
-        fields = await read(request)
-        if names and (unknown := fields.model_fields_set.difference(names)):
-            raise BadInput(f"{min(unknown)}: expected only {', '.join(sorted(names))}")
-        return fields
-
-    lists = [n for n, f in model.model_fields.items() if get_origin(f.annotation) is list]
-
-    async def form_fields(form: FormData) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for name in form:
-            values = [
-                value.replace("\r\n", "\n")
-                if isinstance(value, str)
-                else data_uri(await value.read())
-                for value in form.getlist(name)
-            ]
-            if values := [value for value in values if value.strip()]:
-                fields[name] = values if name in lists else values[-1].strip()
-        return fields
-
-    async def read(request: Request) -> M:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             if kind == "application/json":
-                return model.model_validate(await request.json())
-            if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
-                most = MAX_PICTURES if "images" in model.model_fields else 1
+                fields = model.model_validate(await request.json())
+            elif kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
                 async with request.form(max_files=most, max_part_size=_MAX_PART) as form:
-                    return model.model_validate(await form_fields(form))
+                    fields = model.model_validate(await _form_values(form, lists))
+            else:
+                raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_input=False)) from error
         except (ValueError, RecursionError, ClientDisconnect) as error:
             raise HTTPException(400, f"the body cannot be parsed: {error}") from error
-        raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
+        if names and (unknown := fields.model_fields_set.difference(names)):
+            raise BadInput(f"{min(unknown)}: expected only {', '.join(sorted(names))}")
+        return fields
 
     return read_fields
+
+
+async def _form_values(form: FormData, lists: Collection[str]) -> dict[str, Any]:
+    """Return the values of a form that are not blank: texts, and files as data URIs."""
+    fields: dict[str, Any] = {}
+    for name in form:
+        values = [
+            part.replace("\r\n", "\n") if isinstance(part, str) else data_uri(await part.read())
+            for part in form.getlist(name)
+        ]
+        if values := [value for value in values if value.strip()]:
+            fields[name] = values if name in lists else values[-1].strip()
+    return fields
 
 
 def data_uri(content: bytes) -> str:

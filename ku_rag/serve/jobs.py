@@ -81,10 +81,9 @@ class JobQueue:
 
     async def events(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield the public JSON of a job after every change, until it has ended."""
-        latest, has_ended = None, False
-        while not has_ended and not self._is_closing.is_set():
+        latest = {"state": "queued"}
+        while latest["state"] in ("queued", "running") and not self._is_closing.is_set():
             job = await asyncio.to_thread(self.show, id)
-            has_ended = job["state"] not in ("queued", "running")
             if job != latest:
                 yield "job", job
             latest = job

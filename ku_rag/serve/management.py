@@ -42,15 +42,14 @@ Managed = Annotated[Manager, Depends(_manager)]
 
 
 class BaseName(BaseModel):
-    """The name of a base."""
+    """The name of a base or key."""
 
     name: str = Field(examples=["plants"])
 
 
-class NewKey(BaseModel):
+class NewKey(BaseName):
     """A key that is to be created."""
 
-    name: str = Field(examples=["Office"])
     role: Role = "read"
     bases: list[str] = Field([], description="Bases that it may use; empty for all.")
     days: float | None = Field(None, gt=0, le=36_500, description="Days until it expires.")
@@ -138,10 +137,10 @@ async def change_bases(
     request: Request, server: Managed, form: Annotated[PageForm, Form()]
 ) -> Response:
     """Do what a form of the page says, and return the page with the result."""
-    name, new_name = form.name, BaseName(name=form.new_name)
+    name = form.name
     actions: dict[str, Callable[[], Awaitable[dict[str, str]]]] = {
-        "create": lambda: create_base(server, BaseName(name=name)),
-        "rename": lambda: rename_base(server, name, new_name),
+        "create": lambda: create_base(server, form),
+        "rename": lambda: rename_base(server, name, BaseName(name=form.new_name)),
         "delete": lambda: delete_base(server, name),
         "create key": lambda: create_key(server, form),
         "revoke": lambda: revoke_key(server, name),

@@ -94,9 +94,7 @@ class UnitAnswer(BaseModel):
 class UnitTools:
     """The tools and resources of a knowledge base; clients see the docstrings.
 
-    Args:
-        base: the base.
-        folders: folders from which clients may open pictures by path, relative or absolute.
+    Pictures in `folders` may be opened by path, relative or absolute.
     """
 
     def __init__(self, base: ServedBase, folders: Sequence[Path]) -> None:

@@ -392,8 +392,7 @@ async def show_graph(
 @router.get("/login")
 async def login(request: Request) -> Response:
     """Return a form for a key."""
-    is_wrong = COOKIE in request.cookies
-    detail = "Unknown key." if is_wrong else "A key is required."
+    detail = "Unknown key." if COOKIE in request.cookies else "A key is required."
     return show_problem(request, describe(HTTPException(401, detail)))
 
 

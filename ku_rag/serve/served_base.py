@@ -177,8 +177,7 @@ class ServedBase:
         self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Return a value as JSON without paths of this machine."""
-        body = encode_json(self.public(value))
-        return Response(body, status, headers, "application/json")
+        return Response(encode_json(self.public(value)), status, headers, "application/json")
 
     async def events(self, events: AsyncIterator[tuple[str | None, object]]) -> Response:
         """Send events, each a kind and data; an error becomes an event of the kind "error".
