@@ -142,11 +142,13 @@ class AccessMiddleware:
         is_public = scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS
         if self._keys and is_public:
             return
-        secret = _key(HTTPConnection(scope))
+        request = HTTPConnection(scope)
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
         key = self._keys.find(secret) or (None if self._keys else _ANYBODY)
         if key is None:
-            raise await self._keys.refuse(secret, HTTPConnection(scope))
-        state |= {"key": key, "may_write": key.may_write and not settings.read_only}
+            raise await self._keys.refuse(secret, request)
+        state |= {"key": key, "may_write": key.role != "read" and not settings.read_only}
         client = key.name or (scope.get("client") or ("",))[0]
         if settings.rate and not is_public and (wait := ceil(self._take_token(client))):
             detail = f"more than {settings.rate} requests a minute: try again in {wait} s"
@@ -181,9 +183,3 @@ def _is_same_site(headers: Headers, scheme: str) -> bool:
         return False
     own, page = origin(f"{scheme}://{headers['host']}"), headers.get("origin")
     return page is None or (own is not None and origin(page) == own)
-
-
-def _key(request: HTTPConnection) -> str:
-    """Return the key of a request, or ""."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")

@@ -41,8 +41,6 @@ class BaseRegistry:
 
     Args:
         bases: the bases by name; the first is the default.
-        settings: the settings of the server.
-        clock: returns the time in seconds.
         folder: the folder whose sub-folders the bases are; None if they cannot change.
         open_base: opens or creates the base in a folder.
 

@@ -85,9 +85,7 @@ class SearchBody(PictureBody):
 class QueryBody(PictureBody):
     """A question; the fields are named like the options of `ku query`."""
 
-    k: int | None = Field(
-        None, ge=1, le=100, description="As for a search; by default, the settings of the base."
-    )
+    k: int | None = Field(None, ge=1, le=100, description="As for a search; null: as set.")
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
     strict: Literal["", "kurag", "mhmmkg", "graphrag", "cogplanner"] = Field(

@@ -61,11 +61,6 @@ class Key:
     expires: float | None = None
     used: float | None = None
 
-    @property
-    def may_write(self) -> bool:
-        """Whether it may change bases."""
-        return self.role != "read"
-
     def may_use(self, base: str) -> bool:
         """Whether it may use the base of a name."""
         return not self.bases or base in self.bases

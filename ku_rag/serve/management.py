@@ -16,9 +16,6 @@ from ku_rag.serve.key_store import KeyStore, Role
 from ku_rag.serve.pages import render_page
 from ku_rag.serve.problems import describe
 
-_LATEST = 50
-"""Changes that the page lists."""
-
 
 class Manager(NamedTuple):
     """The bases and keys of a server."""
@@ -163,5 +160,5 @@ async def _page(request: Request, server: Manager, result: Mapping[str, str]) ->
         result=result,
         counts={item["name"]: item["counts"] for item in (await list_bases(server))["items"]},
         keys=server.keys.list_keys(),
-        changes=server.keys.changes(_LATEST),
+        changes=server.keys.changes(50),
     )

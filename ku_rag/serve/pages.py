@@ -37,8 +37,6 @@ _PAGE = 48
 """Units on a page of the gallery."""
 _STRIP, _STRIP_AMONG = 8, 200
 """Pictures on the start page, and units that are searched for them."""
-_MOST_FACTS = 200
-"""Facts on the page of a unit."""
 _MOST_PATHS, _LONGEST = 5, 8
 """Paths between two entities that are drawn, and relations of a path."""
 
@@ -317,7 +315,7 @@ async def show_unit(
         id = values["unit"]["id"]
         values["merged"] = await base.change(lambda kb: kb.merge(id, other, dry_run=True))
     values |= {"hops": hops, "other": other, "changed": changed}
-    return render_page(request, base, "unit.html", most=_MOST_FACTS, **values)
+    return render_page(request, base, "unit.html", **values)
 
 
 @router.post("/units/{unit_id:path}", **WRITES)

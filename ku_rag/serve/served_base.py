@@ -65,9 +65,6 @@ class ServedBase:
     """A knowledge base that requests share.
 
     Args:
-        name: the name in addresses and messages.
-        kb: the base.
-        pool: the threads that call it.
         root_path: see `ServerSettings`.
         is_default: whether addresses without the parameter kb are about this base.
 
@@ -76,7 +73,6 @@ class ServedBase:
         parameters: query parameters of every address about this base.
         sends_fields: whether responses have all fields of results, for `ku_rag.client`.
         jobs: the ingest jobs; None on a read-only server.
-        sessions: the MCP sessions.
     """
 
     sends_fields = False
