@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import sqrt
 from xml.sax.saxutils import escape, quoteattr
 
+import numpy as np
+
 from ku_rag import arguments, plugins
 from ku_rag.graph.drawing import (
     GREY,
@@ -163,17 +165,12 @@ def _place(
     graph.add_nodes_from(sorted(entity.row for entity in entities))
     graph.add_edges_from((step.head.row, step.tail.row) for step in steps)
     # Strong gravity keeps parts that no relation joins in the picture.
-    points = networkx.forceatlas2_layout(graph, max_iter=_ROUNDS, strong_gravity=True, seed=1)
-    lowest = [min((point[axis] for point in points.values()), default=0) for axis in (0, 1)]
-    highest = [max((point[axis] for point in points.values()), default=0) for axis in (0, 1)]
-    scale = [
-        extent / (high - low or 1)
-        for extent, low, high in zip((width, height), lowest, highest, strict=True)
-    ]
-    return {
-        row: ((point[0] - lowest[0]) * scale[0], (point[1] - lowest[1]) * scale[1])
-        for row, point in points.items()
-    }
+    layout = networkx.forceatlas2_layout(graph, max_iter=_ROUNDS, strong_gravity=True, seed=1)
+    points = np.reshape([*layout.values()], (-1, 2))
+    if len(points):
+        points = points - points.min(0)
+        points = points / np.maximum(points.max(0), 1e-9) * (width, height)
+    return dict(zip(layout, points.tolist(), strict=True))
 
 
 def _names(

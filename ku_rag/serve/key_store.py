@@ -93,16 +93,22 @@ class KeyStore(SideDatabase):
     def find(self, secret: str) -> Key | None:
         """Return the key of a secret unless it has expired, and store that it is used."""
         now = self._clock()
-        for key in self._select("hash = ? AND coalesce(expires > ?, true)", _hash(secret), now):
+        for key in self.list_keys("hash = ? AND coalesce(expires > ?, true)", _hash(secret), now):
             if now - (key.used or 0) >= _USED_S:
                 with self.transaction() as connection:
                     connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
             return key
         return None
 
-    def list_keys(self) -> list[Key]:
-        """Return all keys by name, those that have expired included."""
-        return self._select("true")
+    def list_keys(self, condition: str = "true", *values: object) -> list[Key]:
+        """Return the keys that pass a condition in SQL, by name, those that have expired too."""
+        columns = "name, role, bases, created, expires, used"
+        query = f"SELECT {columns} FROM keys WHERE {condition} ORDER BY name"
+        with self.transaction() as connection:
+            rows = connection.execute(query, values).fetchall()
+        return [
+            Key(name, role, (*json.loads(bases),), *times) for name, role, bases, *times in rows
+        ]
 
     def revoke(self, name: str) -> None:
         """Delete a key."""
@@ -143,15 +149,6 @@ class KeyStore(SideDatabase):
         with self.transaction() as connection:
             rows = connection.execute(query, (limit,)).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in rows]
-
-    def _select(self, condition: str, *values: object) -> list[Key]:
-        columns = "name, role, bases, created, expires, used"
-        query = f"SELECT {columns} FROM keys WHERE {condition} ORDER BY name"
-        with self.transaction() as connection:
-            rows = connection.execute(query, values).fetchall()
-        return [
-            Key(name, role, (*json.loads(bases),), *times) for name, role, bases, *times in rows
-        ]
 
 
 def _hash(secret: str) -> str:

@@ -113,7 +113,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 
 
 class StoredAnswers:
-    """The stored answers of a base, reached as `KnowledgeBase.answers`; see docs/decisions/0072.
+    """The stored answers of a base, reached as `KnowledgeBase.answers`; see docs/decisions/0074.
 
     Methods raise `NotFound` for an id that no valid answer has.
     """
@@ -258,9 +258,8 @@ class StoredAnswers:
         """Delete the answers that are no longer valid."""
         if self._layout.answers.exists():
             with self._file.transaction() as connection:
-                listed = "(SELECT value FROM json_each(?))"
-                invalid = as_json(self._invalid(connection))
-                connection.execute(f"DELETE FROM answers WHERE number IN {listed}", (invalid,))
+                invalid = [(number,) for number in self._invalid(connection)]
+                connection.executemany("DELETE FROM answers WHERE number = ?", invalid)
 
     def compact(self) -> None:
         """Erase deleted answers from disk."""
