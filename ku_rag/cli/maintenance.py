@@ -35,8 +35,8 @@ def verify() -> None:
 def compact(caches: bool) -> None:
     """Free the space of what was deleted, and erase its content from disk.
 
-    The only cache outside knowledge bases that holds content of them has the replies of models;
-    they expire after 30 days.
+    Replies of models are cached outside knowledge bases, for 30 days. No other cache outside has
+    content of a base.
     """
     with open_base() as base:
         sizes = base.compact(caches=caches)

@@ -50,7 +50,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})
     "--bases",
     "folder",
     type=PATH,
-    help="Serve the bases in this folder; they and keys may be created while the server runs.",
+    help="Serve the bases in this folder. The running server can create bases and keys.",
 )
 @click.option("--read-only", is_flag=True, help="Refuse all changes.")
 @click.option("--api-key-file", type=PATH, help="File with one key per line; see also KU_API_KEYS.")
