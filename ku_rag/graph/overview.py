@@ -60,16 +60,13 @@ class Overview:
         zoom: int = 1,
         link: Link | None = None,
     ) -> str:
-        """Draw the entities and their relations.
+        """Draw the entities and their relations as an SVG document; equal graphs give equal ones.
 
         Args:
             paths: drawn in red.
             marked: rows of entities that have a ring.
             zoom: factor of the distances; names keep their size, so more of them have space.
             link: gives the address that an entity links to; None for no links.
-
-        Returns:
-            An SVG document; equal graphs give equal documents.
 
         Raises:
             MissingExtra: networkx is not installed.
@@ -115,17 +112,7 @@ class Overview:
 def overview(
     graph: Graph, *, relation: str = "", include: Sequence[Entity] = (), most: int = MOST
 ) -> Overview:
-    """Select the entities with the most relations.
-
-    Args:
-        graph: the graph.
-        relation: the name of the only relations that count; "" for all.
-        include: entities that are selected in any case.
-        most: greatest number of entities, 1 to 500.
-
-    Raises:
-        BadInput: `most` is out of its range.
-    """
+    """Select the entities with the most relations; see `GraphView.overview`."""
     arguments.count(most, "most", least=1, most=MOST)
     rows = graph.connection.execute(
         "WITH counted AS (SELECT head, tail FROM relations WHERE tail IS NOT NULL "

@@ -135,13 +135,6 @@ class Feedback(BaseModel):
     unit: str = Field("", description="Id or name of the unit that it is about, or that is shown.")
     delete: bool = Field(False, description="Delete the answer instead.")
 
-    def apply(self, kb: KnowledgeBase, answer: str) -> None:
-        """Store the feedback, or delete the answer."""
-        if self.delete:
-            kb.answers.delete(answer)
-        else:
-            kb.answers.judge(answer, **self.model_dump(exclude={"delete"}))
-
 
 class UnitChanges(BaseModel):
     """New values of fields of a unit; absent fields stay as they are."""

@@ -308,7 +308,11 @@ async def judge_answer(
     request: Request, base: Base, answer_id: str, form: FeedbackFields
 ) -> Response:
     """Store feedback on an answer, and return it; a browser is sent to its page."""
-    await base.read(lambda kb: form.apply(kb, answer_id))
+    if form.delete:
+        await base.read(lambda kb: kb.answers.delete(answer_id))
+    else:
+        fields = form.model_dump(exclude={"delete"})
+        await base.read(lambda kb: kb.answers.judge(answer_id, **fields))
     if "text/html" in request.headers.get("accept", ""):
         page = "" if form.delete else f"/{answer_id}"
         return RedirectResponse(base.address(f"/answers{page}"), 303)

@@ -47,11 +47,7 @@ class SideDatabase:
                 raise
 
     def compact(self) -> None:
-        """Erase deleted rows from the file, if there is one.
-
-        Raises:
-            Locked: another process reads it.
-        """
+        """Erase deleted rows from the file, if there is one, or raise `Locked`."""
         if self.file.exists():
             with self._use() as connection:
                 connection.execute("VACUUM")

@@ -29,12 +29,7 @@ class TextLengths:
         self._turn = threading.Lock()
 
     def of(self, connection: Connection, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the number of terms of each text.
-
-        Args:
-            connection: the connection, which sees all of the texts.
-            rows: their rows, ascending.
-        """
+        """Return the number of terms of texts, by ascending rows, all of which are stored."""
         if not len(rows):
             return np.zeros(0)
         with self._turn:
