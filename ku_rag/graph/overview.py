@@ -122,8 +122,8 @@ def overview(
         "LEFT JOIN units u ON u.row = e.unit GROUP BY e.row ORDER BY count(*) DESC, e.row",
         (relation, _COUNTED),
     ).fetchall()
-    every = dict.fromkeys([*include, *(Entity(*row) for row in rows)])
-    entities = tuple(every)[:most]
+    linked = dict.fromkeys([*include, *(Entity(*row) for row in rows)])
+    entities = tuple(linked)[:most]
     inside = {entity.row for entity in entities}
     steps = tuple(
         step
@@ -131,7 +131,7 @@ def overview(
         for step in graph.hop(entity, _STEPS)
         if step.tail.row in inside and relation in ("", step.relation)
     )
-    return Overview(entities, steps, len(every) - len(entities))
+    return Overview(entities, steps, len(linked) - len(entities))
 
 
 def _circle(entity: Entity, place: tuple[float, float], radius: float, is_marked: bool) -> str:

@@ -115,13 +115,13 @@ class QueryBody(PictureBody):
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `KnowledgeBase.query`."""
-        how, same = self.construction(), {"k", "kind", "where", "strict", "method", "unit"}
+        construction, same = self.construction(), {"k", "kind", "where", "strict", "method", "unit"}
         return self.model_dump(include=same) | {
             "plan": self.plan or None,
             "kcc": not self.no_kcc,
             "units": not self.no_units,
             "graph": not self.no_graph,
-            "construction": None if how == EvidenceSettings() else how,
+            "construction": None if construction == EvidenceSettings() else construction,
         }
 
 

@@ -104,16 +104,17 @@ async def stream_query(base: Base, form: QueryFields) -> Response:
 @router.post("/plan", **body(QueryBody, PLAN))
 async def plan(base: Base, form: PlanFields) -> Response:
     """Plan a question: reformulate it and search in rounds, without answering it."""
-    how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where", "strict"})
-    return await base.reply(lambda kb: kb.plan(form.picture(kb), form.question, how, **chosen))
+    options: dict[str, Any] = form.model_dump(include={"kind", "where", "strict"})
+    options["plan"] = form.plan or "sequential"
+    return await base.reply(lambda kb: kb.plan(form.picture(kb), form.question, **options))
 
 
 @router.post("/evidence-graph", **body(QueryBody, EVIDENCE))
 async def evidence_graph(base: Base, form: EvidenceFields) -> Response:
     """Build the evidence graph of a question."""
-    how = form.construction()
+    settings = form.construction()
     return await base.reply(
-        lambda kb: kb.graph.evidence(form.question, image=form.picture(kb), construction=how)
+        lambda kb: kb.graph.evidence(form.question, image=form.picture(kb), construction=settings)
     )
 
 
@@ -348,8 +349,8 @@ async def find_paths(
     direction: Direction = "out",
 ) -> Response:
     """List the shortest paths between two entities, or from one."""
-    how: dict[str, Any] = {"most": most, "longest": longest, "direction": direction}
-    return await base.reply(lambda kb: {"items": kb.graph.paths(start, end, **how)})
+    limits: dict[str, Any] = {"most": most, "longest": longest, "direction": direction}
+    return await base.reply(lambda kb: {"items": kb.graph.paths(start, end, **limits)})
 
 
 @router.get("/graph/neighbourhood")
@@ -371,8 +372,8 @@ async def ingest(
         raise BadInput(
             f"{len(files)} files and {len(names)} names: give one name per file, or none"
         )
-    every = names or [file.filename or "" for file in files]
-    uploads = [(name, file.file) for name, file in zip(every, files, strict=True)]
+    names = names or tuple(file.filename or "" for file in files)
+    uploads = [(name, file.file) for name, file in zip(names, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
     id, queue = key if idempotency_key else uuid4().hex, base.jobs
     assert queue is not None
