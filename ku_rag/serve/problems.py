@@ -35,8 +35,6 @@ _STATUS: Mapping[type[errors.KuError], int] = {
     errors.Mismatch: 409,
     errors.Locked: 423,
 }
-
-
 _PARTS = [("body",), ("query",), ("path",), ("header",)]
 """Parts of a request, which messages do not name."""
 _MESSAGES: Mapping[str, str] = {
