@@ -36,7 +36,8 @@ class TextLengths:
             if not self._read(connection, int(rows[-1]), len(rows)):
                 return _lengths_of(connection, rows)
             lengths: NDArray[np.float64] = self._lengths[rows].astype(float)
-            return lengths
+            # A text may have been deleted after the state that the connection sees.
+            return lengths if lengths.all() else _lengths_of(connection, rows)
 
     def _read(self, connection: Connection, last: int, lookups: int) -> bool:
         """Read the lengths that are missing if that pays; return whether all are in memory."""

@@ -7,6 +7,7 @@ import pytest
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.indexes import keywords
+from ku_rag.store.connection import snapshot
 
 WORDS = [f"w{n}" for n in range(30)]
 
@@ -83,3 +84,21 @@ def test_words_of_compatibility_forms_are_found(kb):
     kb.add(Unit("List", texts=("Step ⑴ is first.",)))
     for text in ("⑴", "1"):
         assert len(keywords.term_scores(kb._database.connection, text).rows) == 1
+
+
+def test_scores_follow_a_merge(kb):
+    for n in range(6):
+        kb.add(Unit("w1 " * (n + 1) + str(n), id=str(n), texts=("w2 w3 w4", "w2 w5")))
+    assert_equal(kb)
+    kb.merge("5", "0")
+    assert_equal(kb)
+
+
+def test_scores_of_an_earlier_state_count_texts_that_were_deleted_since(kb):
+    rng = random.Random(2)
+    kb.add_many(Unit(f"Unit {n}", id=str(n), texts=texts(rng)) for n in range(20))
+    with ThreadPoolExecutor(1) as other, snapshot(kb._database.connection):
+        assert kb.show("3").texts
+        other.submit(kb.delete, "3").result()
+        other.submit(assert_equal, kb).result()
+        assert_equal(kb)
