@@ -15,6 +15,7 @@ _MOST_UNITS = 2_000
 _MOST_VALUES = 12
 _LEAST_SHARE = 0.2
 """Share of the units that a label must cover."""
+_MOST_FACETS = 50
 _LONGEST = 40
 """Characters of a value, and of a label."""
 _SELECT = f"""
@@ -29,7 +30,8 @@ SELECT l.key, l.label, l.origin, count(*), max(length(value)), min(low), max(hig
     json_group_array(json_array(value, units) ORDER BY units DESC, value)
 FROM counted c JOIN labels l ON l.row = c.label
 WHERE l.origin IN ('{METADATA}', '{TEXT}') AND length(l.label) <= {_LONGEST}
-AND l.label NOT GLOB '*[=!<>]*' GROUP BY l.row HAVING sum(units) >= ?2
+AND l.label NOT GLOB '*[=!<>]*' AND l.label NOT LIKE '{ANY}%' AND trim(l.label) = l.label
+AND value NOT GLOB '[=!<> ]*' AND value NOT GLOB '* ' GROUP BY l.row HAVING sum(units) >= ?2
 ORDER BY l.origin, count(*) > {_MOST_VALUES}, l.key
 """
 
@@ -87,7 +89,7 @@ def of_units(connection: Connection, units: UnitFilter) -> Facets:
             facets.setdefault(key, Facet(label, field, tuple(values)))
         elif not words and low < high:
             facets.setdefault(key, Facet(label, field, low=low, high=high))
-    return Facets(len(rows), tuple(facets.values()), step > 1)
+    return Facets(len(rows), tuple(facets.values())[:_MOST_FACETS], step > 1)
 
 
 def _scaled(count: int, step: int) -> int:

@@ -60,6 +60,25 @@ def test_values_are_conditions(kb):
     assert values(narrowed)["any:Maker"] == (("Ann", 3), ("Bob", 2))
 
 
+def test_values_and_labels_that_no_condition_can_name_are_left_out(kb):
+    marks = ("=a", "<b>", "!c", " d", "e ", 'f"', "g=h")
+    for number in range(28):
+        metadata = {"mark": marks[number % 7], " edge": number % 2, "any:x": number % 2}
+        kb.add(Unit(f"Sign {number}", id=f"s{number}", kind="sign", metadata=metadata))
+    facets = kb.facets(kind="sign")
+    assert values(facets) == {"mark": (('f"', 4), ("g=h", 4))}
+    assert len(facets.facets) == 1
+    assert len(kb.list(where=['mark=f"'])) == 4
+
+
+def test_the_number_of_facets_is_bounded(kb):
+    columns = {f"c{number}": 1 for number in range(200)}
+    for number in range(2):
+        metadata = {name: value + number for name, value in columns.items()}
+        kb.add(Unit(f"Row {number}", kind="row", metadata=metadata))
+    assert len(kb.facets(kind="row").facets) == 50
+
+
 def test_no_units_have_no_facets(kb):
     assert kb.facets(kind="nothing").to_dict() == {"units": 0, "facets": [], "is_estimate": False}
 
