@@ -156,6 +156,9 @@ def test_a_form_that_cannot_be_read_changes_nothing(client, served):
     for wrong, message in [
         ({"relations": "grows in Peru"}, "is no relation"),
         ({"metadata": "{"}, "metadata: it is not valid JSON"),
+        ({"metadata": "[" * 100_000}, "metadata: it is not valid JSON"),
+        ({"operation": "undo", "number": "7" * 5000}, "number: "),
+        ({"operation": "undo", "number": "7" * 40}, "has no such change"),
         ({"tag": '"old"'}, "was changed meanwhile"),
         ({"operation": "undo", "number": "7"}, "has no such change"),
         ({"metadata": "[1]"}, "metadata: expected an object"),
