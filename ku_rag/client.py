@@ -76,6 +76,8 @@ class _Server:
                 yield response
         except self._httpx.HTTPError as error:
             raise errors.KuError(f"{self.http.base_url} does not answer: {error}") from error
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise errors.KuError(f"{path} sent what this version does not know: {error}") from error
 
     def call(self, route: str, fields: Fields, kind: Any = Fields, files: object = None) -> Any:  # noqa: ANN401
         """Return the result of a request, of a type."""
@@ -84,6 +86,7 @@ class _Server:
 
     def events(self, route: str, fields: Fields) -> Iterator[tuple[str, Fields]]:
         """Yield the kind and the data of each event of a response."""
+        kind = ""
         with self.open(route, fields) as response:
             for line in response.iter_lines():
                 name, _, text = line.partition(": ")
@@ -162,8 +165,9 @@ def _list(server: _Server, route: str, fields: Fields, kind: object) -> list[Uni
     units, limit, following = list[UnitSummary](), fields.get("limit"), fields.get("offset", 0)
     while following is not None and (limit is None or len(units) < limit):
         most = 1000 if limit is None else min(1000, limit - len(units))
-        page = server.call(route, fields | {"limit": most, "offset": following})
-        units, following = units + server.restore(page["items"], kind), page["next_offset"]
+        with server.open(route, fields | {"limit": most, "offset": following}) as response:
+            page = json.loads(response.read())
+            units, following = units + server.restore(page["items"], kind), page["next_offset"]
     return units
 
 

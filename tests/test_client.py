@@ -256,6 +256,32 @@ def test_what_a_server_cannot_do(remote, flag, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (200, "text/html", b"<h1>Proxy</h1>"),
+        (200, "application/json", b"[]"),
+        (200, "application/json", b'{"items": [{"name": 3}]}'),
+        (200, "application/json", b"[" * 100_000),
+        (502, "application/problem+json", b"{"),
+        (502, "application/problem+json", b"[1]"),
+        (404, "application/problem+json", b'{"code": "annotations"}'),
+        (200, "text/event-stream", b"data: 1\n\n"),
+    ],
+)
+def test_replies_that_are_not_of_this_version_are_errors(status, kind, body):
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            headers = [(b"content-type", kind.encode())]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    with listening(app) as address, client.connect(address) as kb:
+        for call in (kb.stats, kb.list, lambda: kb.query(None, QUESTION)):
+            with pytest.raises(KuError):
+                call()
+
+
+@pytest.mark.parametrize(
     ("facade", "remote", "missing"),
     [
         (KnowledgeBase, client.RemoteKnowledgeBase, ONLY_LOCAL),
