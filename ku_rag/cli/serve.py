@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -104,9 +104,10 @@ def serve(
     def create(path: Path) -> KnowledgeBase:
         return KnowledgeBase.open(path, create=True, **models)
 
-    with _open(
-        _in_folder(folder, bases), read_only=settings.read_only, create=folder is not None
-    ) as opened:
+    if folder is not None and bases:
+        raise click.UsageError("--bases and --kb exclude each other")
+    folders = _named(bases) if folder is None else _in_folder(folder)
+    with _open(folders, read_only=settings.read_only, create=folder is not None) as opened:
         app = create_app(opened, settings, folder=folder, open_base=create)
         address = f"[{host}]" if ":" in host else host
         remark(f"serving {', '.join(opened)} at http://{address}:{port}{settings.root_path}/")
@@ -161,27 +162,31 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _in_folder(folder: Path | None, bases: Sequence[str]) -> Sequence[str]:
-    """Return the bases in the folder of --bases as values of --kb; the first one may be new."""
-    if folder is None:
-        return bases
-    if bases:
-        raise click.UsageError("--bases and --kb exclude each other")
+def _in_folder(folder: Path) -> list[tuple[str, Path]]:
+    """Return the bases in the folder of --bases by name; the first one may be new."""
     files = sorted(folder.glob("*/ku.sqlite"))
-    return [f"{file.parent.name}={file.parent}" for file in files] or [f"kb={folder / 'kb'}"]
+    bases = [(file.parent.name, file.parent) for file in files]
+    # The name of a folder that is being deleted begins with a dot.
+    return [base for base in bases if base[0][0] != "."] or [("kb", folder / "kb")]
+
+
+def _named(bases: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Return the bases of --kb by name; the name is "default" if none is given."""
+    for kb in bases or [os.environ.get("KU_KB", "kb")]:
+        name, path = match.groups() if (match := _NAMED.fullmatch(kb)) else ("default", kb)
+        yield name, Path(path)
 
 
 @contextmanager
 def _open(
-    bases: Sequence[str], *, read_only: bool, create: bool
+    bases: Iterable[tuple[str, Path]], *, read_only: bool, create: bool
 ) -> Iterator[dict[str, KnowledgeBase]]:
-    """Open the bases of --kb by name; the name is "default" if none is given."""
+    """Open bases by name."""
     with ExitStack() as stack:
         opened: dict[str, KnowledgeBase] = {}
-        for kb in bases or [os.environ.get("KU_KB", "kb")]:
-            name, folder = match.groups() if (match := _NAMED.fullmatch(kb)) else ("default", kb)
+        for name, path in bases:
             if name in opened:
                 raise click.UsageError(f"two knowledge bases are called {name}: --kb NAME=DIR")
-            base = open_base(Path(folder), read_only=read_only, create=create)
+            base = open_base(path, read_only=read_only, create=create)
             opened[name] = stack.enter_context(base)
         yield opened

@@ -123,7 +123,8 @@ class AccessMiddleware:
             route, state = getattr(scope.get("route"), "path", ""), scope.get("state", {})
             self._seconds.labels(route, status).observe(time.perf_counter() - started)
             if self._key_store and state.get("is_change") and status < 400:
-                request = f"{scope['method']} {route} {state.get('action', '')}".strip()
+                parts = scope["method"], route, state.get("action", "")
+                request = " ".join(filter(None, parts))
                 change = (state["key"].name, state.get("base", ""), request, status)
                 await asyncio.to_thread(self._key_store.log, *change)
 

@@ -11,15 +11,17 @@ from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
 
-from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.errors import BadInput, KuError, NotFound, Refused
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.key_store import Key
 from ku_rag.serve.mcp_sessions import McpSessions
 from ku_rag.serve.served_base import ServedBase, WorkerPool
+from ku_rag.store.layout import refusing
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
+_DELETED = ".deleted-"  # begins the names of folders that no start takes for bases
 
 
 class McpRoute:
@@ -82,27 +84,31 @@ class BaseRegistry:
     async def create(self, name: str) -> ServedBase:
         """Create a base."""
         async with self._turn:
-            return await self._open(name, self._free_path(name))
+            return await self._serve(name, self._free_path(name))
 
     async def rename(self, name: str, new_name: str) -> ServedBase:
         """Rename a base and its folder; requests about it that have not ended may fail."""
         async with self._turn:
-            target, path = self._free_path(new_name), await self._close_base(name)
-            await asyncio.to_thread(path.rename, target)
-            return await self._open(new_name, target)
+            target = self._free_path(new_name)
+            await self._move(name, target)
+            return await self._serve(new_name, target)
 
     async def delete(self, name: str) -> None:
         """Delete a base with all files in its folder; it cannot be restored."""
         async with self._turn:
             if len(self._bases) == 1 and name in self._bases:
                 raise Refused("this is the only base of the server: create another one first")
-            path = await self._close_base(name)
-            deleted = path.with_name(f".deleted-{name}")  # a name that no start takes for a base
-            await asyncio.to_thread(path.rename, deleted)
-            await asyncio.to_thread(shutil.rmtree, deleted)
+            gone = self._base(name).kb.path.with_name(f"{_DELETED}{name}")
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+            await self._move(name, gone)
+            with refusing(gone):
+                await asyncio.to_thread(shutil.rmtree, gone)
 
     async def start(self) -> None:
-        """Run the jobs of all bases."""
+        """Run the jobs of all bases, after the rest of interrupted deletions is deleted."""
+        if self._folder is not None and not self._settings.read_only:
+            for gone in self._folder.glob(f"{_DELETED}*"):
+                await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
         await asyncio.gather(*(base.jobs.start() for base in self if base.jobs))
 
     async def close(self, limit_s: float) -> None:
@@ -136,20 +142,30 @@ class BaseRegistry:
             raise BadInput(f"there is a base or a folder {name!r}: use another name")
         return path
 
-    async def _open(self, name: str, path: Path) -> ServedBase:
+    async def _serve(self, name: str, path: Path) -> ServedBase:
+        """Open or create the base in a folder, and serve it."""
         assert self._open_base is not None
         base = self._add(name, await asyncio.to_thread(self._open_base, path))
         if base.jobs:
             await base.jobs.start()
         return base
 
-    async def _close_base(self, name: str) -> Path:
-        """Stop serving a base in which no ingest or change is in progress; return its folder."""
-        base = self._bases.get(name)
-        if base is None:
+    def _base(self, name: str) -> ServedBase:
+        if name not in self._bases:
             raise NotFound(f"there is no knowledge base {name[:80]!r}: GET v1/bases lists them")
+        return self._bases[name]
+
+    async def _move(self, name: str, target: Path) -> None:
+        """Stop serving a base, and rename its folder; serve it again if that fails."""
+        base = self._base(name)
+        base.check_folder()
         async with base.exclusive():
             del self._bases[name]
+            await base.close()
             await base.stop()
-            await asyncio.to_thread(base.kb.close)
-        return base.kb.path
+        try:
+            with refusing(target):
+                await asyncio.to_thread(base.kb.path.rename, target)
+        except KuError:
+            await self._serve(name, base.kb.path)
+            raise

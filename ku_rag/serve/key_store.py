@@ -6,12 +6,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, KuError, NotFound
 from ku_rag.store.side_database import SideDatabase
 
 Role = Literal["read", "write", "manage"]
@@ -23,7 +24,7 @@ _MOST_CHANGES = 10_000
 _NAME = re.compile(r"\S(.{0,58}\S)?")
 _REMEDY = "stop the server, delete this file, and create its keys again"
 _SCHEMA = """
-CREATE TABLE keys (
+CREATE TABLE IF NOT EXISTS keys (
     name TEXT PRIMARY KEY,
     hash TEXT NOT NULL UNIQUE,
     role TEXT NOT NULL,
@@ -32,7 +33,7 @@ CREATE TABLE keys (
     expires REAL,
     used REAL
 ) STRICT;
-CREATE TABLE changes (
+CREATE TABLE IF NOT EXISTS changes (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     time REAL NOT NULL,
     key TEXT NOT NULL,
@@ -95,7 +96,7 @@ class KeyStore(SideDatabase):
         now = self._clock()
         for key in self.list_keys("hash = ? AND coalesce(expires > ?, true)", _hash(secret), now):
             if now - (key.used or 0) >= _USED_S:
-                with self.transaction() as connection:
+                with suppress(KuError), self.transaction() as connection:  # on a full disk
                     connection.execute("UPDATE keys SET used = ? WHERE name = ?", (now, key.name))
             return key
         return None

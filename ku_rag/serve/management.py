@@ -74,7 +74,9 @@ async def list_bases(server: Managed) -> dict[str, Any]:
 @router.post("/v1/bases", status_code=201)
 async def create_base(server: Managed, body: BaseName) -> dict[str, str]:
     """Create a base."""
-    return {"name": (await server.bases.create(body.name)).name}
+    base = await server.bases.create(body.name)
+    server.keys.rename_base(base.name, None)  # of a base whose deletion was interrupted
+    return {"name": base.name}
 
 
 @router.patch("/v1/bases/{name}")
@@ -108,7 +110,7 @@ async def create_key(server: Managed, body: NewKey) -> dict[str, str]:
     return {"name": body.name, "secret": secret}
 
 
-@router.delete("/v1/keys/{name}")
+@router.delete("/v1/keys/{name:path}")
 async def revoke_key(server: Managed, name: str) -> dict[str, str]:
     """Revoke a key."""
     server.keys.revoke(name)
@@ -148,15 +150,19 @@ async def change_bases(
             raise BadInput(f"type {name} to delete it: nothing was deleted")
         return await _page(request, server, await actions[form.action]())
     except KuError as error:
-        return await _page(request, server, {"problem": describe(error)["detail"]})
+        problem = describe(error)
+        return await _page(request, server, {"problem": problem["detail"]}, problem["status"])
 
 
-async def _page(request: Request, server: Manager, result: Mapping[str, str]) -> Response:
+async def _page(
+    request: Request, server: Manager, result: Mapping[str, str], status: int = 200
+) -> Response:
     """Return the page with the result of a change, or with its "problem"."""
     return render_page(
         request,
         next(iter(server.bases)),
         "bases.html",
+        status,
         result=result,
         counts={item["name"]: item["counts"] for item in (await list_bases(server))["items"]},
         keys=server.keys.list_keys(),

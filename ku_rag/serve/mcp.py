@@ -134,6 +134,9 @@ class UnitTools:
         request = context.request_context.request
         if request is not None and not request.state.may_write:
             raise ReadOnly("this key is read-only: nothing was changed")
+        if request is not None:
+            change = {"is_change": True, "base": self._base.name, "action": "MCP add"}
+            request.scope["state"] |= change
         with unit_of(self._base, record) as unit:
             return self.unit(self._kb.add(unit).id)
 

@@ -90,6 +90,7 @@ class ServedBase:
     ) -> None:
         self.name, self.kb, self._pool, self.root_path = name, kb, pool, root_path
         self.parameters = {} if is_default else {"kb": name}
+        self._calls, self._is_closed = set[asyncio.Future[Any]](), False
         self.write_lock, self.root = asyncio.Lock(), str(kb.path)
         folder = kb.path if kb.path.name != "kb" else kb.path.parent
         self.title = folder.name if is_default else name
@@ -102,8 +103,8 @@ class ServedBase:
         return f"{self.root_path}{quote(path)}{'?' * bool(encoded)}{encoded}"
 
     async def read(self, function: Callable[[KnowledgeBase], T]) -> T:
-        """Call a function with the base in a worker thread."""
-        return await self._pool.submit(lambda: function(self.kb))
+        """Call a function with the base in a worker thread; see `_submit`."""
+        return await self._submit(lambda: function(self.kb))
 
     async def change(self, function: Callable[[KnowledgeBase], T]) -> T:
         """Call a function that changes the base, one at a time; see `exclusive`."""
@@ -140,13 +141,29 @@ class ServedBase:
             finally:
                 loop.call_soon_threadsafe(items.put_nowait, [])
 
-        produced = self._pool.submit(produce)
+        produced = self._submit(produce)
         try:
             while item := await items.get():
                 yield item[0]
             await produced
         finally:
             has_left.set()
+
+    def _submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Call a function in a worker thread; raise `Closed` after `close`."""
+        if self._is_closed:
+            raise Closed(f"{self.name} was renamed or deleted: nothing was changed")
+        call = self._pool.submit(function)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
+    async def close(self) -> None:
+        """Close the base; calls in progress end before, unless they take too long."""
+        self._is_closed = True
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=self.kb.settings.lock_wait_s)
+        await asyncio.to_thread(self.kb.close)
 
     def unit(self, unit_id: str) -> dict[str, Any]:
         """Return the public JSON of a unit and its tables, without the rows among its texts."""

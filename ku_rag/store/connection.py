@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
+from ku_rag.errors import Closed, Corrupt, Locked, Mismatch, ReadOnly
 from ku_rag.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ def _explain(error: apsw.Error, path: Path) -> Exception:
             return MemoryError(f"SQLite ran out of memory for {path}: nothing was changed")
         case apsw.CorruptError():
             return damaged(path, str(error))
+        case apsw.ConnectionClosedError():
+            return Closed(f"{path.parent} was closed during this call: open it again")
         case apsw.NotADBError():
             return not_a_base(path, str(error))
     return error

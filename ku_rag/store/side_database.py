@@ -77,6 +77,6 @@ class SideDatabase:
             connection = connect(self.file, create=writes, read_only=self._read_only)
             if writes and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 prepare_file(connection)
-                connection.execute(self._schema)
+                connection.execute(f"BEGIN IMMEDIATE; {self._schema}; COMMIT")
             self._connection = connection
         return self._connection

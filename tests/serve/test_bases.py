@@ -1,11 +1,16 @@
 """Bases, keys and the log of changes of a server that was started with --bases."""
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from fastapi.testclient import TestClient
 
 from ku_rag import KnowledgeBase, Unit
+from ku_rag.errors import ModelFailed
+from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.app import create_app
 
@@ -23,18 +28,18 @@ def clock():
     return [1_000_000.0]
 
 
+def create(path):
+    return KnowledgeBase.open(path, create=True, encoder="embedded")
+
+
 @pytest.fixture
 def server(folder, clock):
     """A client of a server with one base, which the key "manager" may do everything with."""
-
-    def create(path):
-        return KnowledgeBase.open(path, create=True, encoder="embedded", lock_wait_s=0.5)
-
     with create(folder / "tools") as tools:
         tools.add(Unit("Hammer"))
         app = create_app(
             {"tools": tools},
-            ServerSettings(keys=["manager"], read_only_keys=["reader"]),
+            ServerSettings(keys=["manager"], read_only_keys=["reader"], mcp_add=True),
             clock=lambda: clock[0],
             folder=folder,
             open_base=create,
@@ -74,6 +79,75 @@ def test_wrong_names_and_the_last_base_are_refused(server, folder):
     assert (folder / "tools" / "ku.sqlite").exists()
 
 
+def test_a_base_that_cannot_be_deleted_is_served_again(server, folder):
+    server.post("/v1/bases", json={"name": "plants"})
+    server.post("/v1/units?kb=plants", json={"name": "Rose"})
+    (folder / ".deleted-plants").touch()
+    assert server.delete("/v1/bases/plants").status_code == 403
+    assert server.get("/v1/stats?kb=plants").json()["counts"]["units"] == 1
+    (folder / "plants").rename(folder / "moved")  # by somebody else
+    assert server.patch("/v1/bases/plants", json={"name": "flowers"}).status_code == 503
+    assert not (folder / "plants").exists()
+
+
+def test_what_an_interrupted_deletion_left_is_deleted(server, folder):
+    (folder / ".deleted-plants" / "images").mkdir(parents=True)
+    server.post("/v1/bases", json={"name": "plants"})
+    assert server.delete("/v1/bases/plants").status_code == 200
+    assert not list(folder.glob(".deleted-*"))
+    (folder / ".deleted-other").mkdir()
+    with create(folder / "more") as kb:
+        app = create_app({"more": kb}, folder=folder, open_base=create)
+        with TestClient(app, base_url="http://localhost"):
+            assert not list(folder.glob(".deleted-*"))
+
+
+def test_a_key_of_a_base_whose_deletion_was_interrupted_opens_no_new_base(server, folder):
+    server.post("/v1/bases", json={"name": "plants"})
+    key = create_key(server, name="Office", bases=["plants"])
+    keys = (folder / "keys.sqlite").read_bytes(), (folder / "keys.sqlite-wal").read_bytes()
+    other = folder.with_name("restarted")
+    with create(other / "tools") as kb:
+        (other / "keys.sqlite").write_bytes(keys[0])
+        (other / "keys.sqlite-wal").write_bytes(keys[1])
+        app = create_app(
+            {"tools": kb}, ServerSettings(keys=["manager"]), folder=other, open_base=create
+        )
+        with TestClient(app, base_url="http://localhost", headers=MANAGER) as client:
+            assert client.post("/v1/bases", json={"name": "plants"}).status_code == 201
+            assert client.get("/v1/units", headers=key).status_code == 401
+
+
+def test_a_base_is_renamed_when_its_calls_have_ended(folder):
+    is_asked, may_reply = Event(), Event()
+
+    def wait(_):
+        is_asked.set()
+        assert may_reply.wait(20)
+        raise ModelFailed("the model is out of order")
+
+    with KnowledgeBase.open(folder / "tools", create=True, mllm=ScriptedMLLM(wait)) as tools:
+        tools.add(Unit("Hammer", texts=("A hammer is red.",)))
+        app = create_app({"tools": tools}, folder=folder, open_base=create)
+        with (
+            TestClient(app, base_url="http://localhost") as server,
+            ThreadPoolExecutor(2) as threads,
+        ):
+            question = {"question": "Which colour is the hammer?"}
+            asked = threads.submit(server.post, "/v1/query", json=question)
+            assert is_asked.wait(20)
+            renamed = threads.submit(server.patch, "/v1/bases/tools", json={"name": "saws"})
+            while server.get("/v1/stats?kb=tools").status_code == 200:
+                time.sleep(0.01)
+            upload = {"files": ("a.txt", b"Red.")}
+            assert server.post("/v1/ingest?kb=tools", files=upload).status_code == 404
+            assert (folder / "tools").exists()
+            may_reply.set()
+            assert asked.result().json()["code"] == "ModelFailed"
+            assert renamed.result().status_code == 200
+            assert server.get("/v1/stats?kb=saws").status_code == 200
+
+
 def test_a_created_base_ingests_and_speaks_mcp(server):
     server.post("/v1/bases", json={"name": "plants"})
     upload = {"files": ("about.txt", b"Roses are red.")}
@@ -91,7 +165,14 @@ def test_a_created_base_ingests_and_speaks_mcp(server):
         },
     }
     accept = {"Accept": "application/json, text/event-stream"}
-    assert server.post("/mcp/plants", json=initialize, headers=accept).status_code == 200
+    started = server.post("/mcp/plants", json=initialize, headers=accept)
+    assert started.status_code == 200
+    session = accept | {"MCP-Session-Id": started.headers["MCP-Session-Id"]}
+    added = {"name": "add", "arguments": {"record": {"name": "Rose"}}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": added}
+    assert "Rose" in server.post("/mcp/plants", json=call, headers=session).text
+    change = server.get("/v1/changes").json()["items"][0]
+    assert (change["base"], change["request"]) == ("plants", "POST MCP add")
     assert server.post("/mcp/nothing", json=initialize, headers=accept).status_code == 404
 
 
@@ -139,10 +220,10 @@ def test_a_key_expires_and_is_revoked(server, clock):
     assert listed["used"] == clock[0]
     clock[0] += 0.2 * 86_400
     assert server.get("/v1/units", headers=key).status_code == 401
-    other = create_key(server, name="Other", role="read")
-    assert server.delete("/v1/keys/Other").status_code == 200
+    other = create_key(server, name="Other/2", role="read")
+    assert server.delete("/v1/keys/Other%2F2").status_code == 200
     assert server.get("/v1/units", headers=other).status_code == 401
-    assert server.delete("/v1/keys/Other").status_code == 404
+    assert server.delete("/v1/keys/Other%2F2").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -212,6 +293,9 @@ def test_the_page_creates_bases_and_keys(server):
         "/bases", data={"action": "delete", "name": "plants", "new_name": "plant"}
     )
     assert "type plants to delete it" in refused.text
+    assert refused.status_code == 422
+    latest = server.get("/v1/changes").json()["items"][0]["request"]
+    assert latest == "POST /bases create key"
     renamed = {"action": "rename", "name": "plants", "new_name": "flowers"}
     assert ">flowers</a>" in server.post("/bases", data=renamed).text
     server.post("/bases", data={"action": "revoke", "name": "Office"})

@@ -25,8 +25,8 @@ from PIL import Image
 from ku_rag import KnowledgeBase
 
 
-def ku(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "ku_rag", *arguments, "--kb", str(folder)]
+def ku(folder: Path | None, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ku_rag", *arguments, *(["--kb", str(folder)] if folder else [])]
 
 
 def free_port() -> int:
@@ -65,7 +65,9 @@ def post(path: str, value: object, **headers: str) -> bytes:
     return request("POST", path, body, **{"Content_Type": "application/json"} | headers)
 
 
-def start(folder: Path, *options: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
+def start(
+    folder: Path | None, *options: str, **environment: str
+) -> tuple[subprocess.Popen[bytes], int]:
     port = free_port()
     server = subprocess.Popen(
         ku(folder, "serve", "--port", str(port), *options),
@@ -478,3 +480,21 @@ def test_slow_clients_hold_no_thread(port):
         for one in slow:
             one.close()
     assert send(port, request("GET", "/readyz"))[0] == 200
+
+
+def test_bases_in_a_folder_may_have_any_name(folder, tmp_path):
+    bases = tmp_path / "bases"
+    for name in ("my base", "Übung", ".deleted-old"):
+        shutil.copytree(folder, bases / name)
+    server, port = start(None, "--bases", str(bases))
+    try:
+        models = json.loads(send(port, request("GET", "/v1/models"))[1])["data"]
+        assert [model["id"] for model in models] == ["my base", "Übung"]
+        assert send(port, request("GET", "/v1/units?kb=my%20base"))[0] == 200
+        assert sorted(path.name for path in bases.iterdir() if path.is_dir()) == [
+            "my base",
+            "Übung",
+        ]
+    finally:
+        server.kill()
+        server.communicate()
