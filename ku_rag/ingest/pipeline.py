@@ -35,7 +35,7 @@ from ku_rag.ingest.preparation import (
     split_digest,
 )
 from ku_rag.ingest.readers.item_codec import ScannedPage
-from ku_rag.ingest.scans import PageWords, has_scans, read_scans, with_photographed_page
+from ku_rag.ingest.scans import PageWords, has_scans, read_scans, with_photographed_pages
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.transcription import TRANSCRIBED, Transcriber
 from ku_rag.ingest.unit_writer import UnitWriter
@@ -226,7 +226,7 @@ class Pipeline:
             if progress:
                 progress(count)
             if isinstance(item, Record):
-                item = with_photographed_page(item, self._read_page)
+                item = with_photographed_pages(item, self._read_page)
             if not (isinstance(item, Record) and has_scans(item)):
                 yield item
                 continue

@@ -82,31 +82,36 @@ def read_scans(record: Record, read: Callable[[ScannedPage], PageWords | str]) -
         yield Quarantined(document.as_posix(), reason)
 
 
-def with_photographed_page(
+def with_photographed_pages(
     record: Record, read: Callable[[ScannedPage], PageWords | str]
 ) -> Record:
-    """Return a record of one picture as one of a scanned page without a number, if it shows text.
+    """Return a record of nothing but pictures with those that show text as scanned pages.
 
-    That is, lines of several words are most of what is printed, and cover much of the picture.
+    The pages have no number. In a picture that shows text, lines of several words are most of what
+    is printed, and cover much of the picture.
     """
-    source, *others = record.sources
-    if others or source != Source(source.uri, images=(Path(source.uri),)):
+    if any(source != Source(source.uri, images=(Path(source.uri),)) for source in record.sources):
         return record
+    sources = tuple(_photographed_page(source, read) for source in record.sources)
+    return replace(record, sources=sources)
+
+
+def _photographed_page(source: Source, read: Callable[[ScannedPage], PageWords | str]) -> Source:
     try:
         content = base64.b64encode(read_picture(source.images[0]).data).decode()
     except BadInput:  # which is reported when the record is prepared
-        return record
+        return source
     printed = read(page := ScannedPage.numbered(source.uri, content, 0, 0.0))
     if isinstance(printed, str):
-        return record
+        return source
     (width, height), _, words = printed
     lines = [word for word in words if word.confidence >= _LEAST_CONFIDENCE]
     long = [line.box for line in lines if len(tokens.words(line.text)) >= _LONG]
     left, top, right, bottom = union(long)
     covers = (right - left) * (bottom - top) >= _COVERED * width * height
     if not covers or len(long) < max(_FEW_LINES, len(lines) / 2):
-        return record
-    return replace(record, sources=(replace(source, images=(page,)),))
+        return source
+    return replace(source, images=(page,))
 
 
 def _titled(record: Record, title: str) -> Unit | None:

@@ -352,3 +352,10 @@ def test_a_list_of_links_that_says_more_is_no_table_of_contents(tmp_path, conten
         (tmp_path / f"{name}.html").write_text(page)
         (unit,) = contents(tmp_path / f"{name}.html").units.values()
         assert ("Tea b" in "".join(unit.texts)) == bool(after)
+
+
+def test_the_title_of_a_word_file_names_one_unit(tmp_path):
+    word_file(tmp_path / "minutes.docx", [("Title", "Minutes of May"), *REPORT], red())
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "minutes.docx")
+        assert [unit.name for unit in kb.list()] == ["Minutes of May"]

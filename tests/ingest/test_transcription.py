@@ -185,3 +185,13 @@ def test_a_photographed_letter_is_a_citable_text_and_a_pack_is_not(tmp_path, let
         assert kb.ingest(letters).units_unchanged == 2
         kb.delete(["letter"])
         assert kb.search(text="When was the pump replaced?").chunks == ()
+
+
+def test_letters_in_a_folder_of_pictures_are_texts(tmp_path, letters):
+    letters.rename(tmp_path / "post")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "post").rename(tmp_path / "in" / "post")
+    with KnowledgeBase.open(tmp_path / "kb", create=True, recogniser="letters") as kb:
+        assert kb.ingest(tmp_path / "in").chunks_added == 1
+        (text,) = kb.show("post").texts
+        assert "replaced on 4 May" in text

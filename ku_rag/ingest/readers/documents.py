@@ -65,9 +65,13 @@ def read_docx(path: Path) -> Outline:
             return {"src": _NOT_STORED}
 
     with path.open("rb") as file:
-        result = mammoth.convert_to_html(file, convert_image=mammoth.images.img_element(source))
+        result = mammoth.convert_to_html(
+            file,
+            convert_image=mammoth.images.img_element(source),
+            style_map="p.Title => title:fresh\np[style-name='Title'] => title:fresh",
+        )
     outline = read_html(path, str(result.value))
-    outline.is_archive = True
+    outline.is_archive, outline.is_document = True, bool(outline.title)
     return outline
 
 
