@@ -605,11 +605,11 @@ class QuerySteps:
 def _decline(units: Sequence[Match]) -> str:
     """Return why no fact is stated about a picture."""
     if not units:
-        return "nothing in the picture matches a unit of the knowledge base"
+        return "Nothing in the picture matches a unit of the knowledge base."
     best = units[0]
     return (
-        f"not sure: the picture looks most like {best.name} (confidence {best.confidence:.2f}), "
-        "but it may show something that is not in the knowledge base"
+        f"The picture looks most like {best.name} (confidence {best.confidence:.2f}), "
+        "but it may show something that is not in the knowledge base."
     )
 
 

@@ -184,7 +184,9 @@ def paths(start: str, end: str | None, **options: Any) -> None:  # noqa: ANN401 
     """Find the shortest paths from START to END, or from START to anywhere."""
     with open_base(read_only=True) as base:
         routes = base.graph.paths(start, end, **options)
-    print_result(routes, [path.text for path in routes] or "no path")
+    print_result(
+        routes, [path.text for path in routes] or f"no path with --direction {options['direction']}"
+    )
 
 
 @graph.command()

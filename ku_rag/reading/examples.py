@@ -76,7 +76,8 @@ def _fact_questions(facts: Sequence[_FactRow]) -> Iterator[Example]:
     by_label = defaultdict[str, list[_FactRow]](list)
     for fact in facts:
         by_label[fact.label].append(fact)
-    groups = [group for group in by_label.values() if len({fact.unit for fact in group}) > 1]
+    # A value that all units have, such as a licence, is a poor example.
+    groups = [group for group in by_label.values() if len({fact.value for fact in group}) > 1]
     # "What is the colours?" is a poor example.
     groups.sort(key=lambda group: (group[0].label.endswith("s"), -len(group)))
     pictured = next((fact for fact in chain.from_iterable(groups) if fact.image), None)

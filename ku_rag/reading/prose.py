@@ -172,7 +172,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     # A labelled line of another unit says nothing of this one.
     close = [sentence for sentence in candidates if sentence.own or not sentence.is_line]
     closest = _closest(analysis, close, evidence, 0.0 if is_known else _CLOSE)
-    why = f"No text{about} answers it" + ("; the closest sentence may." if closest else ".")
+    why = f"No text{about} answers it" + ("; the closest sentence may help." if closest else ".")
     return Reading("", why=why if evidence else "No evidence was found.", closest=closest)
 
 

@@ -317,7 +317,7 @@ def test_the_shortest_paths_come_first(zinogre):
         "Zinogre —phase→ Charged —attack→ Slam",
     ]
     zinogre("graph", "add", "Ice")
-    assert zinogre("graph", "paths", "Zinogre", "Ice").out == "no path\n"
+    assert zinogre("graph", "paths", "Zinogre", "Ice").out == "no path with --direction out\n"
     assert zinogre("graph", "paths", "Zinogre", "Fire").code == 1
 
 
@@ -328,7 +328,7 @@ def test_paths_follow_relations_either_way(zinogre):
         "Charging —attack→ Bite ←attack— Charged —attack→ Slam",
     ]
     along = zinogre("graph", "paths", "Charging", "Slam", "--longest", "3")
-    assert along.out == "no path\n"
+    assert along.out == "no path with --direction out\n"
     back = zinogre("graph", "paths", "Slam", "Zinogre", "--direction", "in")
     assert back.out == "Slam ←attack— Charged ←phase— Zinogre\n"
 

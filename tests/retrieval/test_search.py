@@ -171,7 +171,7 @@ def test_without_a_match_a_picture_is_not_answered(kb, tmp_path):
     kb.add(Unit("Lamp", id="lamp", texts=("It comes from Peru.",)))
     answer = kb.query(picture(tmp_path / "p.png", 1), "Which country does it come from?")
     assert (answer.answer, answer.units) == ("", ())
-    assert "nothing in the picture matches a unit" in answer.reading.why
+    assert "Nothing in the picture matches a unit" in answer.reading.why
     assert answer.region.source == "whole"
 
 
