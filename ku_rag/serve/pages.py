@@ -76,9 +76,16 @@ def field_parts(value: object) -> list[str]:
     return [str(value)]
 
 
+def plain(value: object) -> str:
+    """Return a value of metadata as text."""
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.filters |= {"split_path": split_path, "parts": field_parts}
+_templates.filters |= {"split_path": split_path, "parts": field_parts, "plain": plain}
 _templates.globals |= {"mark": mark, "no_answer": NO_ANSWER}
 
 
@@ -313,6 +320,7 @@ async def show_unit(
     values = await base.read(show)
     if other and values["unit"] and request.state.may_write:
         id = values["unit"]["id"]
+        values["second"] = await base.read(lambda kb: kb.show(other))
         values["merged"] = await base.change(lambda kb: kb.merge(id, other, dry_run=True))
     values |= {"hops": hops, "other": other, "changed": changed}
     return render_page(request, base, "unit.html", **values)

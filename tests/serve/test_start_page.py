@@ -2,7 +2,7 @@
 
 import re
 
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, Unit
 from tests.serve.conftest import serving
 from tests.serve.test_pages import ask
 
@@ -94,3 +94,27 @@ def test_the_graph_is_drawn_and_searched(client):
     missing = client.get("/graph", params={"name": "Durian"}).text
     assert "there is no entity &#39;Durian&#39;" in missing
     assert client.get("/graph", params={"zoom": 9}).status_code == 422
+
+
+def test_no_example_asks_for_a_value_that_all_units_have(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for name, price in (("Lamp", 5), ("Cup", 7)):
+            kb.add(Unit(name, metadata={"licence": "CC0", "price": price}))
+        questions = [example.question for example in kb.examples()]
+    assert "What is the price of Cup?" in questions
+    assert not any("licence" in question for question in questions)
+
+
+def test_evidence_that_is_not_cited_is_folded(client):
+    page = ask(client, "Which country does the Mango come from?").text
+    cited, _, further = page.partition("further pieces of evidence</summary>")
+    assert 'class="cited"' in cited
+    assert 'class="cited"' not in further
+
+
+def test_a_merge_shows_the_values_that_it_does_not_keep(client, served):
+    served.add(Unit("Lamp", id="a", metadata={"price": "5 EUR", "colour": "red"}))
+    served.add(Unit("Torch", id="b", metadata={"price": "7 EUR", "colour": "red"}))
+    page = client.get("/units/a?other=b").text
+    assert "price: 5 EUR is kept, 7 EUR is not." in page
+    assert "red is not" not in page

@@ -69,6 +69,7 @@ if (ask ?? similar) {
 
 onSubmit(ask, async (status) => {
   find("#start")?.remove(); // the answer takes its place
+  status.classList.remove("spoken");
   const options = { method: "POST", headers: { Accept: "text/event-stream" } };
   const response = await send("", { ...options, body: new FormData(ask) });
   for await (const [kind, { html, detail }] of readEvents(response)) {
@@ -80,6 +81,7 @@ onSubmit(ask, async (status) => {
   }
   const stored = find("#stored", answer);
   if (stored) history.replaceState(null, "", stored.href); // a reload does not ask again
+  status.classList.add("spoken"); // the answer is in sight
   return find("h2", answer).textContent;
 });
 
