@@ -579,7 +579,7 @@ class Reading:
 
 NO_ANSWER: Mapping[Outcome, str] = {
     "unsure": "It may be one of the matched units.",
-    "not_found": "There is no answer in the knowledge base.",
+    "not_found": "No answer was found in the knowledge base.",
     "refused": "The model gives no answer.",
 }
 """What is printed in place of an answer."""

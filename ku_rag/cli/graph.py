@@ -63,7 +63,7 @@ def import_(path: Path) -> None:
     with open_base(create=True) as base, progress("importing") as moved:
         report = base.graph.import_file(path, progress=moved)
     if report.only_named:
-        remark(f"entities that are only named: {report.only_named}")
+        remark(f"entities without a description: {report.only_named}")
     print_report(report)
 
 

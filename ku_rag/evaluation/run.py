@@ -19,7 +19,7 @@ from zlib import crc32
 import orjson
 
 from ku_rag import arguments
-from ku_rag.errors import BadInput, BudgetSpent, Closed, KuError, ModelFailed, Refused
+from ku_rag.errors import BadInput, BudgetSpent, Closed, KuError, MissingExtra, ModelFailed, Refused
 from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction
 from ku_rag.evaluation.measures.plans import RATIOS
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
@@ -163,12 +163,12 @@ def ask_all(
 def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
     """Return the result of a call, its seconds, and fields of a record that describe a failure.
 
-    `Closed`, of the base, is raised.
+    `Closed`, of the base, and `MissingExtra` are raised.
     """
     started, result, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:
         result = call()
-    except Closed:
+    except (Closed, MissingExtra):
         raise
     except Exception as error:  # one question that fails in any way does not end a run
         name, by = type(error).__name__, "call" * isinstance(error, ModelFailed)

@@ -179,7 +179,7 @@ def test_the_command_prints_the_outcome(lamps, ku):
     asked = ("query", shown(lamps), ORIGIN, "--kb", lamps.path)
     assert ku(*map(str, asked), "--json").json["outcome"] == "answered"
     stolen = ("query", "-", "Who stole Lamp 5?", "--kb", lamps.path)
-    assert ku(*map(str, stolen)).out.startswith("There is no answer in the knowledge base.\n")
+    assert ku(*map(str, stolen)).out.startswith("No answer was found in the knowledge base.\n")
 
 
 def test_a_command_names_three_units_and_counts_the_rest(lamps, ku):
@@ -205,7 +205,7 @@ def test_pages_reports_and_chat_say_that_a_match_is_unsure(lamps, opened, tmp_pa
         reply = client.post("/v1/chat/completions", json=asked).json()
     assert reply["ku"]["outcome"] == "not_found"
     message = reply["choices"][0]["message"]["content"]
-    assert message == "There is no answer in the knowledge base."
+    assert message == "No answer was found in the knowledge base."
 
 
 def test_a_run_counts_outcomes(lamps, tmp_path):

@@ -148,7 +148,7 @@ def test_the_region_is_drawn_in_parts_of_the_picture():
 def test_an_abstention_is_said_plainly():
     html = page(answer(reading=Reading("", why="Nothing in the evidence says “price”.")))
     words = " ".join(check(html).words)
-    assert "There is no answer in the knowledge base." in words
+    assert "No answer was found in the knowledge base." in words
     assert "Nothing in the evidence says “price”." in words
     assert "<details>" not in html, "no evidence is folded away"
     assert "<mark>" not in html

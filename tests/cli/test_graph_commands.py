@@ -38,7 +38,7 @@ def test_import_prints_what_it_did_and_exits_3_when_something_was_left_out(ku, t
     done = ku("graph", "import", "g.jsonl")
     assert done.code == 0
     assert done.out.startswith("units: 1 added, 0 updated, 0 unchanged, 0 deleted\n")
-    assert "entities that are only named: 1" in done.err
+    assert "entities without a description: 1" in done.err
     (tmp_path / "g.jsonl").write_text('{"head": "A", "relation": "to", "tail": "B"}\n{"x"\n')
     done = ku("graph", "import", "g.jsonl", "--json")
     assert done.code == 3

@@ -98,7 +98,7 @@ def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="There is no answer in the knowledge base.").wait_for()
+    page.get_by_role("heading", name="No answer was found in the knowledge base.").wait_for()
     assert page.get_by_role("heading", name="Rounds").is_visible()
     page.locator("[role=status]", has_text="no answer in the knowledge base").wait_for()
 
