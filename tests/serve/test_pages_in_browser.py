@@ -98,7 +98,7 @@ def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.keyboard.press("s")
     page.get_by_label("Question").fill("How many moons has the Mango?")
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="No answer was found in the knowledge base.").wait_for()
+    page.get_by_role("heading", name="No certain answer was found.").wait_for()
     assert page.get_by_role("heading", name="Rounds").is_visible()
     page.locator("[role=status]", has_text="no answer in the knowledge base").wait_for()
 
@@ -426,3 +426,18 @@ def test_pages_are_accessible_and_fit(
             assert [(rule["id"], rule["nodes"][0]["html"]) for rule in broken] == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
+
+
+def test_a_question_is_cancelled(page):
+    page.goto("/")
+    page.route("**/", lambda route: None if route.request.method == "POST" else route.continue_())
+    page.get_by_label("Question").fill("What is a Mango?")
+    cancel = page.get_by_role("button", name="Cancel")
+    assert cancel.is_hidden()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    cancel.click()
+    page.get_by_text("Cancelled.").wait_for()
+    assert cancel.is_hidden()
+    page.unroute_all(behavior="ignoreErrors")
+    ask(page, "Which country does the Mango come from?")
+    assert page.get_by_role("heading", name="Peru").is_visible()

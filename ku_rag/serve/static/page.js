@@ -68,9 +68,16 @@ if (ask ?? similar) {
 }
 
 onSubmit(ask, async (status) => {
+  const cancel = find("#cancel"), asking = new AbortController();
+  cancel.onclick = () => asking.abort(new Error("Cancelled.")); // the server ends after its step
+  cancel.hidden = false;
+  return showAnswer(status, asking.signal).finally(() => { cancel.hidden = true; });
+});
+
+async function showAnswer(status, signal) {
   find("#start")?.remove(); // the answer takes its place
   status.classList.remove("spoken");
-  const options = { method: "POST", headers: { Accept: "text/event-stream" } };
+  const options = { method: "POST", headers: { Accept: "text/event-stream" }, signal };
   const response = await send("", { ...options, body: new FormData(ask) });
   for await (const [kind, { html, detail }] of readEvents(response)) {
     if (kind === "error") throw new Error(detail);
@@ -83,7 +90,7 @@ onSubmit(ask, async (status) => {
   if (stored) history.replaceState(null, "", stored.href); // a reload does not ask again
   status.classList.add("spoken"); // the answer is in sight
   return find("h2", answer).textContent;
-});
+}
 
 for (const form of document.querySelectorAll("form.unit")) {
   onSubmit(form, async () => {
