@@ -100,7 +100,7 @@ def test_a_question_is_asked_with_the_keyboard_and_planned(page):
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="No certain answer was found.").wait_for()
     assert page.get_by_role("heading", name="Rounds").is_visible()
-    page.locator("[role=status]", has_text="no answer in the knowledge base").wait_for()
+    page.locator("[role=status]", has_text="No certain answer was found").wait_for()
 
 
 def test_an_answer_is_shared_corrected_and_deleted(page, served, fruit_base):
