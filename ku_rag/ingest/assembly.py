@@ -213,8 +213,8 @@ def differences(connection: Connection) -> Iterator[str]:
         name, kind, aliases, metadata, match = stored
         if [name, kind, json.loads(aliases), json.loads(metadata), match] != expected:
             yield f"unit {unit_id!r} is not what its sources declare"
-        names = connection.execute("SELECT key FROM names WHERE unit = ?", (row,))
-        if {key for (key,) in names} != _keys(merged):
+        names = connection.column("SELECT key FROM names WHERE unit = ?", (row,))
+        if set(names) != _keys(merged):
             yield f"the names of unit {unit_id!r} are not those that its sources declare"
     for row, uri, declared in connection.execute(
         "SELECT row, uri, declared FROM sources WHERE unit IS NOT NULL"

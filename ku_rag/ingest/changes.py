@@ -304,15 +304,15 @@ def _delete_missing(
         report: Gets the deleted units, and those that are left.
     """
     with pipeline.writer.change() as connection:
-        owners = connection.execute(
+        owners = connection.column(
             "SELECT DISTINCT u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "
             "JOIN units u ON u.row = s.unit",
             (as_json(moved),),
-        ).fetchall()
+        )
         deleted = delete_sources(connection, gone)
     report.units_deleted = list(deleted.units)
     report.quarantined += [
-        Quarantined(unit, _LEFT_BEHIND) for (unit,) in owners if unit not in deleted.units
+        Quarantined(unit, _LEFT_BEHIND) for unit in owners if unit not in deleted.units
     ]
 
 

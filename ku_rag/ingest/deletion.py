@@ -23,15 +23,12 @@ def delete_units(
     """
     deleted = []
     for unit in units:
-        keys = {
-            key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
-        }
+        keys = set(connection.column("SELECT key FROM names WHERE unit = ?", (unit,)))
         released = relations.release(connection, unit) if keep_entities else []
         others = relations.sources_aiming_at(connection, unit)
         sources = content_rows.sources_of(connection, unit)
         deleted.append(content_rows.drop_sources(connection, sources))
-        listed = "DELETE FROM unit_chunks WHERE unit = ? RETURNING chunk"
-        named = [chunk for (chunk,) in connection.execute(listed, (unit,))]
+        named = connection.column("DELETE FROM unit_chunks WHERE unit = ? RETURNING chunk", (unit,))
         deleted.append(_delete_unlisted_chunks(connection, named))
         gone = relations.drop_of_unit(connection, unit)
         facts.drop_unit(connection, unit)
@@ -54,11 +51,11 @@ def _delete_unlisted_chunks(connection: Connection, chunks: Sequence[int]) -> De
     ).fetchall()
     rows = [chunk for chunk, _ in unlisted]
     content_rows.drop_chunks(connection, rows)
-    empty = connection.execute(
+    empty = connection.column(
         "SELECT row FROM sources WHERE row IN (SELECT value FROM json_each(?)) AND NOT chunks",
         (as_json({source for _, source in unlisted}),),
-    ).fetchall()
-    gone = content_rows.drop_sources(connection, [source for (source,) in empty])
+    )
+    gone = content_rows.drop_sources(connection, empty)
     return merged([Deleted(chunks=tuple(rows)), gone])
 
 
@@ -86,8 +83,7 @@ def delete_sources(
         else:
             is_empty = content_rows.is_empty(connection, unit)
         if is_empty:
-            gone = delete_units(connection, [unit], keep_entities=keep_entities)
-            deleted.append(gone)
+            deleted.append(delete_units(connection, [unit], keep_entities=keep_entities))
         else:
             assembly.update_units(connection, {unit_id: unit})
     return merged(deleted)
@@ -111,8 +107,7 @@ def delete_relations(
     for source in sorted(relations.drop(connection, rows)):
         (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
         if uri.startswith(single):
-            gone = delete_sources(connection, [source], keep_entities=True)
-            deleted.append(gone)
+            deleted.append(delete_sources(connection, [source], keep_entities=True))
         else:
             assembly.update_relation_digest(connection, source)
     return merged(deleted)

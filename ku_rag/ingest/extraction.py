@@ -151,7 +151,7 @@ def _store(
         # What was deleted meanwhile is not in the base any more.
         listed = as_json({fact.chunk for fact in supported})
         query = "SELECT row FROM chunks WHERE row IN (SELECT value FROM json_each(?))"
-        stored = {row for (row,) in connection.execute(query, (listed,))}
+        stored = connection.column(query, (listed,))
         database.set_meta(_key(model), state)
         present = [fact for fact in supported if fact.chunk in stored]
         return facts.add_extracted(connection, model, present)
@@ -190,7 +190,7 @@ def _state(database: Database, model: str) -> tuple[int, frozenset[int]]:
 def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator[_Passage]:
     """Yield the chunks that a model has not read, but for rows of tables and texts of no unit."""
     connection = database.connection
-    for (row,) in connection.execute(_CHUNKS, (last, as_json(failed))).fetchall():
+    for row in connection.column(_CHUNKS, (last, as_json(failed))):
         texts = connection.execute("SELECT text FROM chunks WHERE row = ?", (row,)).fetchone()
         if texts is None:  # deleted meanwhile
             continue

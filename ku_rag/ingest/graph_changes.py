@@ -127,9 +127,8 @@ def delete_entity(pipeline: Pipeline, graph: Graph, name: str) -> Deleted:
     """
     entity = graph.entity(name)
     if entity.unit is None:
-        tail = "SELECT row FROM relations WHERE tail = ?"
-        rows = graph.connection.execute(tail, (entity.row,))
-        return _delete_relations(pipeline, [row for (row,) in rows])
+        rows = graph.connection.column("SELECT row FROM relations WHERE tail = ?", (entity.row,))
+        return _delete_relations(pipeline, rows)
     with pipeline.writer.change() as connection:
         unit = known_row(connection, entity.unit)
         return deletion.delete_units(connection, [unit])

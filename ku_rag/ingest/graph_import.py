@@ -121,7 +121,7 @@ def _is_known(connection: Connection, entity: EntityRecord) -> bool:
         "LEFT JOIN units u ON u.row = t.unit WHERE h.unit = ?",
         (row,),
     )
-    pictures = connection.execute(
+    pictures = connection.column(
         "SELECT i.hash FROM unit_images l JOIN images i ON i.row = l.image WHERE l.unit = ?", (row,)
     )
     return (
@@ -132,8 +132,7 @@ def _is_known(connection: Connection, entity: EntityRecord) -> bool:
         and set(source.texts) <= set(texts_of(connection, row))
         and {(r.relation, r.target, r.information, r.condition) for r in unit.relations}
         <= set(stated)
-        and {content_hash(path.read_bytes()) for path in source.images}
-        <= {digest for (digest,) in pictures}
+        and {content_hash(path.read_bytes()) for path in source.images} <= set(pictures)
     )
 
 
@@ -154,7 +153,7 @@ def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) ->
     rows = {
         row
         for bounds in own
-        for (row,) in connection.execute(
+        for row in connection.column(
             "SELECT DISTINCT e.row FROM sources s JOIN relations r ON r.source = s.row "
             "JOIN entities e ON e.row = r.tail "
             "WHERE s.uri >= ? AND s.uri < ? AND e.unit IS NULL",

@@ -273,8 +273,7 @@ class Pipeline:
 
         def owners(condition: str, value: str) -> list[str]:
             query = f"SELECT u.id FROM sources s JOIN units u ON u.row = s.unit WHERE {condition}"
-            rows = connection.execute(f"{query} AND {_OF_DOCUMENT}", (value,))
-            return [unit_id for (unit_id,) in rows]
+            return connection.column(f"{query} AND {_OF_DOCUMENT}", (value,))
 
         if stored := owners("s.uri = ?", source.uri):
             (new_id,) = stored

@@ -194,11 +194,10 @@ class Reindexing:
                 )
             array = self.new.encode_images([picture for _, picture in sound])
             with self.writing(), self.database.change():
-                there = connection.execute(
+                stored = connection.column(
                     "SELECT i.row FROM json_each(?) w JOIN images i ON i.row = w.value",
                     (as_json(image for image, _ in sound),),
                 )
-                stored = {image for (image,) in there}
                 left = [n for n, (image, _) in enumerate(sound) if image in stored]
                 vectors.put(connection, "image", row, [sound[n][0] for n in left], [array[left]])
             yield len(sound)

@@ -55,11 +55,9 @@ def resolve(
         compared: Indexes of pictures and chunks, each with the new unit's vectors float32[n, dim].
         threshold: Cosine, 0 to 1; 0 measures it.
     """
-    named = database.connection.execute(
-        "SELECT unit FROM names WHERE key = ?", (name_key(name),)
-    ).fetchall()
+    named = database.connection.column("SELECT unit FROM names WHERE key = ?", (name_key(name),))
     if len(named) == 1:
-        return (named[0][0], 1.0), f"it bears the name {name!r}"
+        return (named[0], 1.0), f"it bears the name {name!r}"
     reasons = [f"{len(named) or 'no'} unit{'s bear' if named else ' bears'} its name"]
     for index, vectors in compared:
         if vectors is None or not len(vectors) or not index.count:
@@ -165,9 +163,8 @@ def _owners(database: Database, kind: Kind, rows: Rows) -> dict[int, set[int]]:
 
 def _ids(database: Database, units: Iterable[int]) -> str:
     """Return the ids of units for a message, the first three in their order."""
-    rows = database.connection.execute(
+    ids = database.connection.column(
         "SELECT id FROM units WHERE row IN (SELECT value FROM carray(?)) ORDER BY id",
         (apsw.carray(np.fromiter(units, np.int64)),),
     )
-    ids = [repr(unit) for (unit,) in rows]
-    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if ids[3:] else "")
+    return ", ".join(map(repr, ids[:3])) + (f" and {len(ids) - 3} more" if ids[3:] else "")

@@ -129,10 +129,10 @@ def _derive(connection: Connection, progress: Progress | None) -> None:
     connection.execute("DELETE FROM names; DELETE FROM unit_chunks")
     connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
     _update_sources(connection)
-    keys = connection.execute("SELECT DISTINCT target FROM relations").fetchall()
+    targets = connection.column("SELECT DISTINCT target FROM relations")
     connection.executemany(
         "UPDATE relations SET target_key = ? WHERE target = ?",
-        ((relations.target_key(target), target) for (target,) in keys),
+        ((relations.target_key(target), target) for target in targets),
     )
     connection.execute(
         "INSERT INTO unit_chunks SELECT s.unit, c.row, 1 FROM chunks c "
@@ -151,7 +151,7 @@ def _derive(connection: Connection, progress: Progress | None) -> None:
         inverted.add_chunks(connection, {row: (unit, text) for row, unit, text in rows})
         if progress:
             progress(min(first + SLICE, last))
-    stated = [row for (row,) in connection.execute("SELECT row FROM relations ORDER BY row")]
+    stated = connection.column("SELECT row FROM relations ORDER BY row")
     for at in range(0, len(stated), SLICE):
         relations.resolve(connection, stated[at : at + SLICE])
 

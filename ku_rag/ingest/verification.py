@@ -171,7 +171,7 @@ def _structure(database: Database) -> Iterator[str]:
 
 
 def _manifest(database: Database) -> Iterator[str]:
-    keys = {key for (key,) in database.connection.execute("SELECT key FROM meta")}
+    keys = set(database.connection.column("SELECT key FROM meta"))
     for key in keys:
         try:
             database.meta(key)
@@ -214,8 +214,7 @@ def _facts(connection: Connection) -> Iterator[str]:
     ):
         yield f"no fact has the label {label!r}"
     units, chunks = (
-        [row for (row,) in connection.execute(_SAMPLE.format(table=table), (_SAMPLED,))]
-        for table in ("units", "chunks")
+        connection.column(_SAMPLE.format(table=table), (_SAMPLED,)) for table in ("units", "chunks")
     )
     yield from facts.differences(connection, units, chunks)
 

@@ -55,17 +55,17 @@ def examples(connection: Connection, count: int) -> list[Example]:
             (_MOST_ROWS,),
         )
     ]
-    pictured = connection.execute(
+    pictured = connection.column(
         "SELECT i.hash FROM unit_images s JOIN images i ON i.row = s.image LIMIT 1"
     )
-    sections = connection.execute(
+    sections = connection.column(
         "SELECT DISTINCT section FROM text_places WHERE section != '' LIMIT ?", (_MOST_ROWS,)
     )
-    headings = (section.rpartition(SECTION_MARK)[2] for (section,) in sections)
+    headings = (section.rpartition(SECTION_MARK)[2] for section in sections)
     named = (h for h in headings if h.replace(" ", "").isalpha() and 0 < h.count(" ") < _FEW)
     questions = (
         *_fact_questions(facts),
-        *(Example("What is this?", image) for (image,) in pictured),
+        *(Example("What is this?", image) for image in pictured),
         *(Example(f"Which documents mention {heading}?") for heading in named),
     )
     return list(islice(dict.fromkeys(questions), count))

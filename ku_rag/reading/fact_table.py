@@ -234,10 +234,10 @@ class FactTable:
         """Return whether several texts of the base, or the name of a source, have a folded word."""
         if keywords.has_word(self.connection, word, least=2):
             return True
-        sources = self.connection.execute(
+        sources = self.connection.column(
             "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
         )
-        return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for (uri,) in sources)
+        return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for uri in sources)
 
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
         """Return the rows of units by their ids."""
