@@ -45,8 +45,6 @@ class ConfidenceTuning(Serializable):
         threshold: confidence from which on a match is sure, 0 to 1.
         right_kept: share of the right matches that are sure.
         wrong_declined: share of the other matches that are not.
-        right_kept_before: the same before.
-        wrong_declined_before: the same before.
     """
 
     pictures: int

@@ -31,10 +31,6 @@ class Declaration:
     """What one source declares of its unit; None where it declares nothing.
 
     Args:
-        name: Of the unit.
-        kind: Likewise.
-        aliases: Likewise.
-        metadata: Likewise.
         match: Whether the names are looked up in the texts of other units.
         relations: Digest of the relations that the source states.
         replaces: Whether aliases and metadata replace those of other sources (an update) or are
@@ -102,12 +98,9 @@ def insert_units(
     units: Mapping[str, int],
     sources: Iterable[tuple[int, str, str, Declaration]],
 ) -> set[str]:
-    """Insert new units, before their sources; update lists.
+    """Insert new units (id → row), before their sources; update lists.
 
-    Args:
-        connection: Inside a change.
-        units: Id and row of each.
-        sources: Row of the unit, origin, uri and declaration of each source.
+    Called inside a change. Sources are row of the unit, origin, uri and declaration.
 
     Returns:
         The keys of their names, for `relations.resolve_names` once renamed units are updated.

@@ -53,7 +53,6 @@ class BatchEncoder:
     """Encodes batches of prepared records; one thread at a time calls the encoder.
 
     Args:
-        encoder: Makes the vectors.
         max_tokens: The most tokens of a chunk; 0 for the encoder's limit.
         recogniser: Returns the recogniser of words in pictures, or None.
     """

@@ -295,13 +295,9 @@ def plan(
 def _delete_missing(
     pipeline: Pipeline, gone: Sequence[int], moved: Sequence[int], report: IngestReport
 ) -> None:
-    """Delete sources, and report units that are left although their texts moved to a document.
+    """Delete sources by row; report units that are left although their texts moved to a document.
 
-    Args:
-        pipeline: Writes.
-        gone: Rows of the sources.
-        moved: Rows of those whose texts are now in the source of their whole file.
-        report: Gets the deleted units, and those that are left.
+    `moved` are the rows of sources whose texts are now in the source of their whole file.
     """
     with pipeline.writer.change() as connection:
         owners = connection.column(

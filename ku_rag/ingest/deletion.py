@@ -95,13 +95,10 @@ def delete_relations(
     *,
     single: str,
 ) -> Deleted:
-    """Delete relations; their sources then declare the relations that are left.
+    """Delete relations by row; their sources then declare the relations that are left.
 
-    Args:
-        connection: Inside a change.
-        rows: Of the relations.
-        single: Prefix of the uris of sources that hold one relation and nothing else. They are
-            deleted.
+    Called inside a change. `single` is the prefix of the uris of sources that hold one relation and
+    nothing else; they are deleted.
     """
     deleted = [Deleted(relations=tuple(rows))]
     for source in sorted(relations.drop(connection, rows)):

@@ -62,9 +62,7 @@ class Extraction(Serializable):
     """What a model has read.
 
     Args:
-        model: Its name.
         chunks: Number of chunks that it has read; in a dry run, that it would read.
-        facts: Number of facts stored.
         dropped: Reason → number of proposed facts that were not stored for it.
         left_out: Chunks that it could not read; the next run tries them again.
         usage: Replies and tokens; in a dry run, an estimate.

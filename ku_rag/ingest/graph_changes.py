@@ -26,10 +26,7 @@ class EntityAdded(Serializable):
     """What became of an entity that was added.
 
     Args:
-        id: The unit that it is.
         action: "added" or "joined".
-        chunks: Number of chunks that were added.
-        images: Number of pictures that were added.
         kept: "kind" or "caption", where other sources state it differently and theirs stays.
     """
 

@@ -39,11 +39,8 @@ def find_units(
 ) -> StoredUnits:
     """Find the units that have an id, a name or an alias.
 
-    Args:
-        connection: To the store.
-        names: Ids and names.
-        own: Ranges of URIs (first, end): what only these sources say is ignored, because it is
-            about to be replaced.
+    What only sources in `own`, ranges of URIs (first, end), say is ignored: it is about to be
+    replaced.
     """
     wanted = [(name, name_key(name)) for name in dict.fromkeys(names)]
     units: dict[str, dict[str, str]] = {}

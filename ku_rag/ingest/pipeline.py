@@ -89,9 +89,7 @@ class Pipeline:
     """Stores records; the caller holds the writer lock.
 
     Args:
-        database: The store.
         layout: Places of the picture files.
-        encoder: Makes the vectors.
         encoder_rows: Its rows in the store, for chunks and for images.
         settings: Chunk length, memory, copying or linking of pictures.
         recogniser: Returns the recogniser of words in pictures, or None.

@@ -33,8 +33,6 @@ class PreparedPicture:
     """A picture file.
 
     Args:
-        path: Where it was read.
-        data: Its bytes.
         digest: SHA-256 of the bytes.
         suffix: Of the file's name, with the dot.
         width: Pixels of the upright picture.
@@ -71,10 +69,7 @@ def split_vectors(
 ) -> list[ReadyVectors]:
     """Split the vectors of many units into those of each.
 
-    Args:
-        units: The units.
-        vectors: "texts" and/or "images", float32[number of all of them, dim], unit by unit.
-        encoder: Of the base.
+    `vectors` are "texts" and/or "images", float32[number of all of them, dim], unit by unit.
 
     Raises:
         BadInput: The vectors do not fit, or two pictures of one unit are the same.
@@ -108,16 +103,12 @@ class PreparedSource:
     """One source, ready to be compared with the store, then encoded, then stored.
 
     Args:
-        uri: Its place.
         origin: "ingest", "add", "join" or "update".
         declared: What it declares of its unit; None for text that belongs to no unit.
         texts: Its documents; the rows of its tables come last.
-        pictures: Those that could be read.
         texts_hash: SHA-256 of the documents.
         pictures_hash: SHA-256 of the pictures.
         file_hash: Of a document with pages, see `Source`.
-        relations: The relations that it states.
-        tables: Its tables.
         first_row: Number of the document that holds the first row of the tables.
         places: Of its documents, see `text_places`.
         partial: Pictures of it could not be read: those that are stored are kept.
@@ -169,7 +160,6 @@ class PreparedRecord:
 
     Args:
         unit: Id of the unit that the sources describe; None for text that belongs to no unit.
-        sources: What has to be stored.
     """
 
     unit: str | None

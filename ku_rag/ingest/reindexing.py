@@ -66,7 +66,6 @@ class Reindexing:
     """The change of a base to another encoder.
 
     Args:
-        database: The store.
         layout: Places of the picture files.
         old: The encoder of the present vectors; it is not called.
         new: The encoder of the new vectors.

@@ -49,11 +49,8 @@ def resolve(
 ) -> tuple[tuple[int, float] | None, str]:
     """Return the unit that a new one joins, if there is one, its similarity, and why.
 
-    Args:
-        database: The store.
-        name: Of the new unit.
-        compared: Indexes of pictures and chunks, each with the new unit's vectors float32[n, dim].
-        threshold: Cosine, 0 to 1; 0 measures it.
+    `compared` are indexes of pictures and chunks, each with the vectors of the new unit,
+    float32[n, dim]; the threshold is a cosine, 0 to 1, and 0 measures it.
     """
     named = database.connection.column("SELECT unit FROM names WHERE key = ?", (name_key(name),))
     if len(named) == 1:

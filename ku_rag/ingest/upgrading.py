@@ -46,9 +46,7 @@ class Upgraded(Serializable):
     """The result of an upgrade.
 
     Args:
-        upgraded: whether there was anything to do.
         schema: number of the schema that the base has now.
-        seconds: duration.
     """
 
     upgraded: bool

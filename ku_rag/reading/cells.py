@@ -30,12 +30,9 @@ _TIMES = frozenset(map(stem, ("when", "date", "time", "day", "year")))
 
 
 def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) -> Reading | None:
-    """State the cell that answers a question; None to abstain.
+    """State the cell of rows, best first, that answers a question; None to abstain.
 
-    Args:
-        question: a sentence.
-        rows: of tables, best first.
-        evidence: everything that was found; its texts may tell what a row is about.
+    The texts of the evidence, which is everything that was found, may tell what a row is about.
     """
     target = _find_target(question)
     analysis = analyse(question)
@@ -80,13 +77,7 @@ def cell_span(row: Evidence, column: str, value: str) -> tuple[int, int]:
 def is_about(row: Evidence, question: str, target: Set[str], evidence: Sequence[Evidence]) -> bool:
     """Return whether a row and the texts of what it names hold what the question says.
 
-    Besides what it asks, they must hold its names and numbers, and one other word.
-
-    Args:
-        row: of a table.
-        question: a sentence.
-        target: stems of what it asks.
-        evidence: texts that may tell what the row is about.
+    Besides what it asks, given as stems, they must hold its names and numbers, and one other word.
     """
     texts = [piece.text for piece in evidence if _is_named(piece, row)]
     context = label_stems(" ".join([row.text, *row.owner_names, *texts]))
@@ -125,10 +116,8 @@ def _find_target(question: str) -> list[str]:
 def _column(row: Evidence, target: Sequence[str], every: frozenset[str]) -> tuple[str, str] | None:
     """The header and the value of the cell whose header names what is asked for, if there is one.
 
-    Args:
-        row: a row of a table.
-        target: stems of the phrase asked for; the last one is its noun.
-        every: stems of the question; a cell that says nothing else is no answer.
+    The last stem of the target is its noun. A cell that says nothing else than the question, whose
+    stems are `every`, is no answer.
     """
     cells = _cells(row)
     if len(cells) == 2 and frozenset(target) == label_stems(cells[0][1]):

@@ -22,7 +22,6 @@ class Example(Serializable):
     """A question that the base may be able to answer.
 
     Args:
-        question: A sentence.
         image: SHA-256 of the stored picture that it is about, if any.
     """
 

@@ -36,13 +36,7 @@ class Label(NamedTuple):
 
 
 class FactTest(NamedTuple):
-    """What a fact meets: it has one of some labels, by their rows, and passes a test.
-
-    Args:
-        labels: Rows of the labels.
-        sql: The test of the row `f` of a fact.
-        values: Its parameters.
-    """
+    """What a fact meets: it has one of some labels, by their rows, and passes a test of row `f`."""
 
     labels: tuple[int, ...]
     sql: str
@@ -108,11 +102,7 @@ class UnitFact:
 
 @dataclass(frozen=True)
 class FactTable:
-    """Reads facts of all units, for one question.
-
-    Args:
-        connection: To the store.
-    """
+    """Reads facts of all units, for one question."""
 
     connection: Connection
     _units: dict[FactTest, Rows] = field(default_factory=dict)
@@ -173,15 +163,10 @@ class FactTable:
     ) -> FactTest | None:
         """Return the test that, of the facts of some units, those with the greatest amount meet.
 
-        Args:
-            labels: Of the amounts.
-            sign: -1 for the least.
-            units: By row.
-            as_age: Whether years are ages.
-            least: So many units must have an amount.
+        The sign is -1 for the least amount; with `as_age` years are ages.
 
         Returns:
-            None if fewer units have an amount, or their amounts have several measures.
+            None if fewer than `least` units have an amount, or their amounts have several measures.
         """
         if not len(units):
             return None
@@ -205,13 +190,7 @@ class FactTable:
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 
     def called(self, units: Rows, kinds: Collection[str], noun: frozenset[str]) -> Rows:
-        """Return those units that have one of some kinds, or no kind and a noun as last word.
-
-        Args:
-            units: By row.
-            kinds: As declared.
-            noun: Stems, one of which the last word of the name has.
-        """
+        """Return those units that have one of some kinds, or no kind and a noun as last word."""
         if not len(units):
             return units
         of_kind = "SELECT row FROM units WHERE kind IN (SELECT value FROM json_each(?))"

@@ -38,8 +38,6 @@ class Link:
     """A relation or a fact of a mentioned entity.
 
     Args:
-        step: the relation.
-        start: the mentioned entity.
         is_asked: whether the question asks for the relation.
         fits: whether it asks in the direction of this end.
         suits: whether the end can be of the type that is asked for.
@@ -76,14 +74,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class LinkReader:
-    """Reads the links of one question.
-
-    Args:
-        graph: The graph.
-        facts: Of the same base.
-        question: The question.
-        mentions: What it mentions, in order.
-    """
+    """Reads the links of one question; its mentions are in order."""
 
     graph: Graph
     facts: FactReader

@@ -20,12 +20,7 @@ and end of the words in it."""
 
 
 def read(connection: Connection, question: str, among: Container[int] | None) -> Mentions | None:
-    """Return the documents of "Which documents mention the council?".
-
-    Args:
-        connection: To the store.
-        question: A sentence.
-        among: Rows of the units that may be named; None for all.
+    """Return the documents of "Which documents mention the council?", among units, by row, or all.
 
     Returns:
         None for another question, or if no document or more than `answers.MOST` have the words.

@@ -343,12 +343,7 @@ class _Tracer:
         return None
 
     def _decide(self, links: Sequence[Link], named: frozenset[str] = frozenset()) -> Traced | None:
-        """Yes or no, as the facts and relations of one entity say.
-
-        Args:
-            links: those that the question may ask for.
-            named: stems of another name in the question.
-        """
+        """Yes or no, as the facts and relations of one entity say; `named` is another name."""
         wanted, numbers = amounts(self.text), amount_stems(self.text)
         for link in (link for link in links if link.left.isdisjoint(TURNS)):
             name, left, path = link.end.name, link.left | named, (link.path,)

@@ -355,12 +355,7 @@ def _values(question: Question, text: str) -> list[Value]:
 
 
 class Rarity:
-    """The weights of a question's words among sentences: those that few sentences have count more.
-
-    Args:
-        question: the question.
-        texts: stems of each sentence.
-    """
+    """The weights of a question's words among sentences, given as stems: rare words count more."""
 
     def __init__(self, question: Question, texts: Sequence[frozenset[str]]) -> None:
         counts = Counter(word for stems in texts for word in stems)
@@ -433,13 +428,8 @@ def _closest(
 ) -> ClosestSentence | None:
     """The sentence that shares most with the question, or has a value that it may ask for.
 
-    In a document, it is taken together with the sentences beside it.
-
-    Args:
-        question: The question.
-        candidates: Sentences of the evidence.
-        evidence: The chunks of the sentences.
-        least: Share of the question that is close.
+    In a document, it is taken together with the sentences beside it. From the share `least` of the
+    question on, it is close.
     """
     rarity = Rarity(question, [s.stems for s in candidates])
     best, most = None, 0.0

@@ -16,7 +16,6 @@ class SectionChunk:
     """A chunk of a document.
 
     Args:
-        evidence: The chunk.
         topics: Stems of names in the question that other chunks of the document have.
     """
 
@@ -62,8 +61,6 @@ class Candidate:
 
     Args:
         rank: The lower, the better.
-        piece: Where it stands.
-        reading: The answer.
         text: The text that states it, without the headings above.
         is_text: Whether it describes something; several descriptions in a document agree.
     """

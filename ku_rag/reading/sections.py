@@ -78,9 +78,7 @@ _LONGEST = 300
 def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
     """State what a section of a document says; None to abstain.
 
-    Args:
-        question: A sentence.
-        evidence: Chunks, best first. Texts of records have no headings and are not read.
+    The evidence is chunks, best first. Texts of records have no headings and are not read.
     """
     analysis = analyse(question)
     texts = [piece for piece in evidence if piece.section and piece.owners and not piece.table]

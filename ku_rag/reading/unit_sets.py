@@ -90,8 +90,6 @@ class UnitSetReader:
     """Reads one question.
 
     Args:
-        table: Facts of the base.
-        text: A sentence.
         named: Places of the words of each name in it, and the units that relations join to it.
         among: Rows of the units that count; None for all.
     """
@@ -291,13 +289,9 @@ class UnitSetReader:
     def greatest(
         self, compared: Comparison, left: frozenset[str], units: Rows | None, least: int = 2
     ) -> Traced | None:
-        """Return the units with the greatest amount.
+        """Return the units with the greatest amount; at least `least` must have one.
 
-        Args:
-            compared: What is compared.
-            left: Stems that the labels have to account for.
-            units: By row; None for all.
-            least: So many units must have an amount.
+        The labels have to account for the stems that are left.
         """
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]

@@ -169,7 +169,6 @@ class Question:
             question word and at the end, less in names.
         names: stems of the names of the units that it may be about.
         ways: the ways of asking that it is one of.
-        negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
         light: stems of verbs of who asks: "can I bring", "you sell".
         verbs: stems of verbs after a name or "which noun"; a label that is named by other words
@@ -356,14 +355,7 @@ class _ContentWords(NamedTuple):
 def _contents(
     text: str, tokens: Sequence[Token], inside: set[int], at: int | None
 ) -> _ContentWords:
-    """Return the content words.
-
-    Args:
-        text: of the question.
-        tokens: its words.
-        inside: places of the words of names.
-        at: place of the question word.
-    """
+    """Return the content words; `inside` are words of names, `at` is the question word."""
     folded = [token.folded for token in tokens]
     contents = _ContentWords({}, {}, set(), set())
     for n, (word, begin, _) in enumerate(tokens):

@@ -39,9 +39,7 @@ class RelationRecord(NamedTuple):
 
     Args:
         head: Id or name of the entity at which the relation starts.
-        relation: The word of the relation.
         tail: Id or name of the entity at which it ends.
-        information: More about it.
         condition: When it holds.
         tail_kind: If given, the tail is an entity of this kind that has only a name, unless a unit
             of this kind has the name.
@@ -61,7 +59,6 @@ class EntityRecord:
 
     Args:
         unit: Its declaration; without relations before names are resolved.
-        source: Its texts and pictures.
         same_as: Id or name of the unit of the knowledge base that the entity is, or None.
         topic: Whether a question may be about it as a whole.
         match: Whether its names are searched for in texts; None: only if it is a topic.
@@ -90,9 +87,6 @@ class GraphPart:
         relations_path: The file that states the relations.
         scope: Name of the sub-graph; names are valid inside it. None for a whole graph.
         has_ids: Whether the file gives ids to entities, so that relations may use them.
-        entities: By id.
-        relations: In the order of the file.
-        problems: What was left out.
         complete: Whether everything could be read. Only then are sources deleted that the file no
             longer contains.
     """
@@ -107,13 +101,7 @@ class GraphPart:
     complete: bool = True
 
     def leave_out(self, where: str, reason: str, *, unread: bool = False) -> None:
-        """Report an item that is left out.
-
-        Args:
-            where: File and line.
-            reason: One sentence.
-            unread: Whether the item could not be read, so that the file is incomplete.
-        """
+        """Report an item ("file:line"); one that could not be read leaves the file incomplete."""
         self.problems.append(Quarantined(where, reason))
         self.complete = self.complete and not unread
 

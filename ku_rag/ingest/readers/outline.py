@@ -70,15 +70,9 @@ class Outline:
     """The text of a document, and the places of its headings, pictures and tables.
 
     Args:
-        path: Of the document, resolved.
-        text: The whole text.
         title: Of a document whose first heading is not its title, or "".
-        modified: Date of the last change.
         file_hash: SHA-256 of a document with pages.
         file_path: Path below the ingested folder.
-        metadata: Further metadata that the document declares.
-        links: Addresses that the document links to.
-        headings: In order.
         images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
         lines: Of a document with pages: place in the text, page and box of each line and table,

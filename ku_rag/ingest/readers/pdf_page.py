@@ -50,9 +50,7 @@ class TextLine:
         page: From 1.
         box: Left, top, right, bottom in shares of the page.
         size: Of its letters, in points.
-        is_bold: Whether they are bold.
         table: Rows of the table that is in this place.
-        row_boxes: Of the rows of the table.
         caption: Title of the table.
         picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
@@ -235,14 +233,10 @@ def page_pictures(
     outline: Outline,
     addresses: dict[bytes, str],
 ) -> Iterator[TextLine]:
-    """Yield the pictures of a page, which are embedded in the outline.
+    """Yield the pictures of a page, which are embedded in the outline of the document.
 
-    Args:
-        page: The page.
-        number: Of the page.
-        outline: Of the document.
-        addresses: Digest of the stored form of each picture, and its address; a decoration that is
-            repeated is decoded once.
+    `addresses`, by the digest of the stored form, get each picture; a decoration that is repeated
+    is decoded once.
     """
     raw = extra("documents", "pypdfium2.raw")
     frame = page.get_bbox()

@@ -164,12 +164,9 @@ def _continues_table(outer: _Band, bands: Sequence[_Band]) -> bool:
 def _bands(
     rules: Sequence[_Edge], words: Sequence[PageWord], down: Sequence[_Edge]
 ) -> Iterator[_Band]:
-    """Yield the bands between rules, and outer rows above and below them.
+    """Yield the bands between rules of the same width, and outer rows above and below them.
 
-    Args:
-        rules: Of the same width, from top to bottom.
-        words: Of the page.
-        down: Vertical lines of the page.
+    The rules go from top to bottom; words and vertical lines are those of the page.
     """
     top, left, right = rules[0]
     words = [word for word in words if left - 2 * _SAME <= word.left]
