@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 
 from ku_rag.ingest import assembly
 from ku_rag.store import content_rows, facts, relations
@@ -112,10 +114,5 @@ def delete_relations(
 
 def merged(parts: Iterable[Deleted]) -> Deleted:
     """Return everything that several deletions removed."""
-    listed = list(parts)
-    return Deleted(
-        tuple(unit for part in listed for unit in part.units),
-        tuple(chunk for part in listed for chunk in part.chunks),
-        tuple(image for part in listed for image in part.images),
-        tuple(relation for part in listed for relation in part.relations),
-    )
+    columns = zip(*map(attrgetter("units", "chunks", "images", "relations"), parts), strict=True)
+    return Deleted(*(tuple(chain(*rows)) for rows in columns))

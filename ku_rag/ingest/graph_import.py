@@ -21,7 +21,7 @@ from ku_rag.arguments import regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.keyframes import write_keyframes
 from ku_rag.ingest import deletion
-from ku_rag.ingest.graph_names import NameResolver, find_units
+from ku_rag.ingest.graph_names import NameResolver
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart
@@ -80,8 +80,9 @@ def import_graph(
     connection = database.connection
     with _collection_paused():
         parts = read_graph(path, Parsing(limits, progress))
-        own = _uri_ranges(path, parts)
-        resolver = NameResolver(parts, lambda names: find_units(connection, names, own))
+        own = [(f"{part.path.as_posix()}#", f"{part.path.as_posix()}$") for part in parts]
+        own = [uris_below(path.resolve())] if path.is_dir() else own
+        resolver = NameResolver(parts, connection, own)
         entities, problems = resolver.resolve()
         with TemporaryDirectory(prefix="ku-frames-") as temporary:
             if all(part.complete for part in parts):
@@ -186,13 +187,6 @@ def read_graph(path: Path, parsing: Parsing) -> list[GraphPart]:
     if not any(part.entities or part.relations or part.problems for part in parts):
         raise BadInput(f"{path} holds neither an entity nor a relation: expected some")
     return parts
-
-
-def _uri_ranges(path: Path, parts: Sequence[GraphPart]) -> list[tuple[str, str]]:
-    """Return the ranges (first, end) of the URIs of everything that was ever read from a path."""
-    if path.is_dir():
-        return [uris_below(path.resolve())]
-    return [(f"{part.path.as_posix()}#", f"{part.path.as_posix()}$") for part in parts]
 
 
 def _stale_sources(

@@ -24,9 +24,6 @@ from ku_rag.types import Quarantined, Relation, Source, Unit
 StoredUnits = Mapping[str, Mapping[str, str]]
 """The units of the knowledge base that have an id or name: their names by id."""
 
-Lookup = Callable[[Iterable[str]], StoredUnits]
-"""Finds the units of the knowledge base that have an id or name."""
-
 _Names = dict[str, str | None]
 """Ids by name; None for a name of several entities."""
 
@@ -34,7 +31,7 @@ _Search = Callable[[str], str | None]
 """Returns the id of the unit that a name means, a new id, or None if it means several."""
 
 
-def find_units(
+def _find_units(
     connection: Connection, names: Iterable[str], own: Sequence[tuple[str, str]]
 ) -> StoredUnits:
     """Find the units that have an id, a name or an alias.
@@ -69,16 +66,19 @@ def _declared_names(declared: str) -> set[str]:
 
 
 class NameResolver:
-    """Resolves the names in one graph; `lookup` finds units of the knowledge base."""
+    """Resolves the names in one graph to units; see `_find_units`."""
 
-    def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
+    def __init__(
+        self, parts: Sequence[GraphPart], connection: Connection, own: Sequence[tuple[str, str]]
+    ) -> None:
         self._parts = parts
         self._problems = [problem for part in parts for problem in part.problems]
         every = [entity for part in parts for entity in part.entities.values()]
         self._ids: _Names = {entity.id: entity.id for entity in every}
         ends = {end for part in parts for row in part.relations for end in (row.head, row.tail)}
         wanted = [entity.same_as or entity.id for entity in every]
-        self._stored = lookup([*wanted, *sorted(ends - self._ids.keys())])
+        names = [*wanted, *sorted(ends - self._ids.keys())]
+        self._stored = _find_units(connection, names, own)
         self._units = {entity.id: self._unit(entity) for entity in every}
         self._names = {unit: name for of in self._stored.values() for unit, name in of.items()}
         for entity in every:

@@ -43,11 +43,6 @@ class FactTest(NamedTuple):
     values: tuple[object, ...] = ()
 
     @classmethod
-    def is_true(cls, labels: Sequence[Label]) -> FactTest:
-        """Test that it is so: "waterproof: yes"."""
-        return cls(_rows(labels), "f.key IN ('yes', 'true')")
-
-    @classmethod
     def is_one_of(cls, labels: Sequence[Label], keys: Collection[str]) -> FactTest:
         """Test that the value is one of some, by their keys (`store.facts.value_key`)."""
         return cls(_rows(labels), "f.key IN (SELECT value FROM json_each(?))", (as_json(keys),))

@@ -410,7 +410,7 @@ class UnitSetReader:
     def _flags(self, free: frozenset[str]) -> Iterator[list[Constraint]]:
         """Units with "waterproof: yes", for each label that the question names."""
         for own, (rank, covered) in self._named_labels.items():
-            test = FactTest.is_true(self._labels[own])
+            test = FactTest.is_one_of(self._labels[own], ("yes", "true"))
             if covered & free and len(self.table.units(test)):
                 yield [Constraint(covered, rank, own, test)]
 
