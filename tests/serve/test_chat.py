@@ -52,7 +52,7 @@ def test_the_stream_ends_with_the_evidence(client, shown):
 def test_what_is_not_known_is_said(client):
     asked = conversation({"type": "text", "text": "How tall is the Eiffel Tower?"})
     found = client.post("/v1/chat/completions", json=asked).json()
-    assert "no answer in the knowledge base" in found["choices"][0]["message"]["content"]
+    assert "No answer was found in the knowledge base" in found["choices"][0]["message"]["content"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_client_of_openai(client, served, shown, fruit_base):
 
 def test_options_of_a_question(client):
     conversation_about = conversation({"type": "text", "text": QUESTION})
-    for options, content in (({"unit": "Mango"}, "Peru"), ({"where": ["kind=tree"]}, "no answer")):
+    for options, content in (({"unit": "Mango"}, "Peru"), ({"where": ["kind=tree"]}, "No answer")):
         reply = client.post("/v1/chat/completions", json=conversation_about | options).json()
         assert content in reply["choices"][0]["message"]["content"]
     refused = client.post("/v1/chat/completions", json=conversation_about | {"k": 0})
