@@ -145,7 +145,9 @@ def groceries(folder: Path) -> tuple[Path, str]:
     return photos[4], "In which country is it manufactured?"
 
 
-EXAMPLES = {one.__name__: one for one in (flags, museum, documents, monsters, groceries)}
+EXAMPLES = {
+    example.__name__: example for example in (flags, museum, documents, monsters, groceries)
+}
 
 
 def main(name: str) -> None:

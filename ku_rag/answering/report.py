@@ -220,8 +220,8 @@ def mark_text(text: str, spans: Sequence[tuple[int, int]], closest: str = "") ->
     """Return the text as HTML with the spans and the closest sentence inside <mark>, merged."""
     html = []
     at = 0
-    found = locate(closest, text) if closest else None
-    for start, end in sorted([*spans, *([found] if found else [])]):
+    sentence = locate(closest, text) if closest else None
+    for start, end in sorted([*spans, *([sentence] if sentence else [])]):
         start = max(start, at)
         if start >= end:
             continue

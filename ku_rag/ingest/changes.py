@@ -163,8 +163,8 @@ def update(
     stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
     before = Declaration.from_json(stored[0]) if stored else Declaration(replaces=True)
     tables = () if texts is None else tuple(table_rows.of_unit(connection, row))
-    kept = table_rows.without_rows(texts or (), tables)
-    content = Source(uri, kept, tuple(images or ()), tables)
+    own_texts = table_rows.without_rows(texts or (), tables)
+    content = Source(uri, own_texts, tuple(images or ()), tables)
     record = pipeline.encode(Record(None, (content,)), "update")
     (source,) = record.sources
     source.declared = replace(

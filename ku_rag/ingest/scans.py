@@ -128,12 +128,18 @@ def _with_text(source: Source, outline: Outline) -> Source:
     if not outline.text:
         return source
     scanned = outline.source(source.uri, 0, len(outline.text))
-    ends = (len(source.texts), source.places), (len(scanned.texts), scanned.places)
+    # The places of texts come before those of rows of tables.
+    texts, further = len(source.texts), len(scanned.texts)
     return replace(
         source,
         texts=(*source.texts, *scanned.texts),
         tables=(*source.tables, *scanned.tables),
-        places=(*(p for n, of in ends for p in of[:n]), *(p for n, of in ends for p in of[n:])),
+        places=(
+            *source.places[:texts],
+            *scanned.places[:further],
+            *source.places[texts:],
+            *scanned.places[further:],
+        ),
     )
 
 

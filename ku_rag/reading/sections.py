@@ -115,11 +115,11 @@ def _numbered(
 ) -> Iterator[Candidate]:
     """Yield the sentences of a numbered section with what the question names, or its first ones."""
     begins = re.compile(rf"{re.escape(number)}[ .:]")
-    asked = frozenset(question.content) - SECTIONS - SAYING - every_stem(number)
+    subject = frozenset(question.content) - SECTIONS - SAYING - every_stem(number)
     for order, piece in enumerate(pieces):
         if not any(begins.match(heading) for heading in piece.headings):
             continue
-        content = asked - piece.names
+        content = subject - piece.names
         heading = label_stems(piece.headings[-1])
         for start, end in sentences(piece.text):
             stated = every_stem(piece.text[start:end])

@@ -48,22 +48,22 @@ class TextLengths:
             return False  # the connection sees an earlier state
         if replaced > self._replaced:
             self._lengths, self._replaced = self._lengths[:0], replaced
-        known = len(self._lengths)
-        if last < known:
+        first = len(self._lengths)
+        if last < first:
             return True
         self._lookups += lookups
-        if self._lookups * _ROWS_A_LOOKUP < last - known:
+        if self._lookups * _ROWS_A_LOOKUP < last - first:
             return False
         sizes, count, most = connection.execute(
             "SELECT group_concat(hex(sz), ''), count(*), max(id) FROM words_docsize WHERE id >= ?",
-            (known,),
+            (first,),
         ).fetchone()
         lengths = np.zeros(most + 1, np.int32)
-        lengths[:known] = self._lengths
-        rows: NDArray[np.int64] | slice = slice(known, None)
-        if known + count <= most:  # some were deleted
+        lengths[:first] = self._lengths
+        rows: NDArray[np.int64] | slice = slice(first, None)
+        if first + count <= most:  # some were deleted
             query = "SELECT id FROM words_docsize WHERE id >= ?"
-            rows = fetch_rows(connection, query, known)
+            rows = fetch_rows(connection, query, first)
         lengths[rows] = _varints(bytes.fromhex(sizes))
         self._lengths, self._lookups = lengths, 0
         return True

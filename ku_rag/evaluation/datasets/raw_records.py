@@ -85,8 +85,8 @@ def _read_workbook(path: Path) -> Iterator[RawRecord]:
 def read_okvqa(path: Path) -> Iterator[RawRecord]:
     """Yield the questions of OK-VQA, each joined with its annotation.
 
-    `mscoco_val2014_annotations.json` lies beside `OpenEnded_mscoco_val2014_questions.json`; files
-    of other splits are named likewise.
+    `mscoco_val2014_annotations.json` and `OpenEnded_mscoco_val2014_questions.json` are in one
+    folder; files of other splits are named likewise.
 
     Raises:
         BadInput: A file holds no such list.
