@@ -16,7 +16,16 @@ from functools import cached_property
 from itertools import pairwise
 
 from ku_rag.retrieval.names import parted
-from ku_rag.text.question import HEDGES, PLACE_NOUNS, THINGS, TURNING, Question, analyse, is_negated
+from ku_rag.text.question import (
+    HEDGES,
+    PLACE_NOUNS,
+    THINGS,
+    TURNING,
+    TYPE_NOUNS,
+    Question,
+    analyse,
+    is_negated,
+)
 from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import is_labelled_line
 from ku_rag.text.stems import every_stem, stem
@@ -77,6 +86,21 @@ _PHRASE = re.compile(
     r"to|when|where|which|that|who|as|because|from|but|and (?:is|was|has|it|the))\b)"
 )
 """What a preposition belongs to: "carved from [bone] in 1806"."""
+_TIME = re.compile(
+    r"\b(?:every|daily|weekly|monthly|yearly|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|"
+    r"\d{1,2}(?::\d\d)? ?[ap]\.?m|\d{1,2}:\d\d)\b"
+)
+"""A day of the week, a time of day, or how often."""
+_PLACED = re.compile(
+    r"\b(?:in|at|on|near|behind|beside|next|under|above|below|from|between|opposite|along|outside|"
+    r"inside)\b(?! \d)"
+)
+"""Begins a place, and no year."""
+_OF_OTHER = re.compile(r"\W*(?:The|An?) [\w -]+? of (?:the )?([A-Z]\w+)\b")
+"""Begins a clause about something of another name: "the mayor of Hopeville"."""
+_PRONOUNS = every_stem("it they he she")
+_PASSIVE = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?$")
+"""Before a verb, what it is done to stands."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 _CLOSE = 0.5
@@ -163,6 +187,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     is_known = named or any(unit.image for unit in units)
     if not stated and not is_known:
         stated = _unit_that(analysis, candidates, evidence)
+    stated = stated or _whole_sentence(analysis, candidates, evidence, is_named=bool(named))
     if stated:
         answer, where, score = stated
         label = tuple(evidence[sentence.piece].label for sentence in where)
@@ -287,6 +312,70 @@ def _unit_that(
         return None
     ((name, where),) = by_owner.items()
     return name, (where,), 0.6
+
+
+def _whole_sentence(
+    question: Question,
+    candidates: Sequence[_Sentence],
+    evidence: Sequence[Evidence],
+    *,
+    is_named: bool,
+) -> _Stated | None:
+    """The sentence that says all that the question does, with a value of its type.
+
+    It may say it in other words if the question names its unit.
+    """
+    content = frozenset(question.content) - question.unsaid
+    if question.words[:1] == ("how",):  # the value answers "how long"
+        content -= every_stem("".join(question.words[1:2]))
+    content -= TYPE_NOUNS.intersection({stem(question.which)})  # and "on which day"
+    is_short = len(content) < (1 if is_named else _FEWEST)
+    # "Which is the largest cup?" asks for a unit.
+    is_open = not question.which or not (is_named or stem(question.which) in TYPE_NOUNS)
+    is_open &= "which" in question.words
+    if question.negated or question.compares or question.asks_way or is_short or is_open:
+        return None
+
+    def states(sentence: _Sentence) -> bool:
+        is_vague = sentence.is_hedged if question.kind == "yes-no" else sentence.is_vague
+        if not sentence.own or sentence.is_line or is_vague:
+            return False
+        stated = sentence.stems | sentence.about
+        if question.kind == "yes-no":
+            return bool(content & sentence.stems) and content <= stated
+        known = question.every | question.names | sentence.about
+        for clause in _clauses(question, sentence):
+            other = _OF_OTHER.match(clause.text)
+            is_about = content & clause.stems and not (other and not every_stem(other[1]) <= known)
+            if is_about and _has_value(question, clause, sentence):
+                return content <= (question.implied(stated) if is_named else stated)
+        return False
+
+    stating = [sentence for sentence in candidates if states(sentence)]
+    if len({evidence[sentence.piece].owner_names for sentence in stating}) != 1:
+        return None
+    best = max(stating, key=lambda sentence: len({*sentence.words}.intersection(question.words)))
+    return best.text, (best,), 0.5
+
+
+def _has_value(question: Question, clause: _Sentence, sentence: _Sentence) -> bool:
+    """Whether a clause of a sentence can have what is asked for, whatever its form."""
+    if _fresh(question, clause):
+        return True
+    first = question.words[0]
+    if first == "when" or question.type == "date" or question.words[:2] == ("how", "often"):
+        return _TIME.search(clause.text) is not None
+    if first == "where":
+        return _PLACED.search(clause.text) is not None
+    if first == "who":
+        verb = next((start for word, start, _ in clause.tokens if word == question.verb), 0)
+        before, after = clause.text[:verb], clause.text[verb:]
+        by, is_passive = after.partition(" by ")[2], _PASSIVE.search(before)
+        agent = every_stem(by or ("" if is_passive else before))
+        is_main = sentence.text.startswith(clause.text)
+        return is_main and not agent <= question.every | question.names | _PRONOUNS
+    complement = question.complement or ("", "")
+    return first != "how" and question.type != "number" and complement[1] in ("", *clause.words)
 
 
 def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:

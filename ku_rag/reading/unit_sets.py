@@ -48,6 +48,8 @@ _LONGEST_VALUE = 6
 _MOST_ALTERNATIVES = 64
 _CODE = re.compile(r"\d{6}|\d[./-]\d")
 """A number that is a value by itself: "4010180071", "1899.3"."""
+_WHO = re.compile(r"\s*[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}\s*")
+"""Asks for a person, "Who is Ann Miller?", and for nothing that she donated."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
 
@@ -167,8 +169,16 @@ class UnitSetReader:
         if self._thing:
             return THINGS & self._question.every
         noun = frozenset({self._question.counted or stem(self._question.which)})
-        # "In which room is the desk?" asks for a label.
-        return frozenset() if noun in self._labels else noun.intersection(self._question.content)
+        # "In which room is the desk?" asks for a label, "Which paintings are large?" for a value.
+        is_stated = noun in self._labels or any(
+            own_stems(label.label) <= CLASSES
+            for word in self._question.words
+            if stem(word) in noun
+            for _, label in self.table.labels_of_values(
+                [value_key(form) for form in singulars(word)]
+            )
+        )
+        return frozenset() if is_stated else noun.intersection(self._question.content)
 
     @cached_property
     def _when(self) -> Question:
@@ -194,7 +204,11 @@ class UnitSetReader:
     def read(self) -> Traced | None:
         """Return the answer; None if facts do not state it."""
         question = self._question
-        if question.negated or question.kind not in ("value", "yes-no"):
+        if (
+            question.negated
+            or question.kind not in ("value", "yes-no")
+            or _WHO.fullmatch(self.text)
+        ):
             return None
         is_there = question.kind == "yes-no" and question.words[1:2] == ("there",)
         turns = question.turns if not self._limits else ()

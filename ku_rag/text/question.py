@@ -24,7 +24,9 @@ POINTED = frozenset(
 )
 """Nouns that a picture may be said to show: "the country" points and asks nothing."""
 POINTERS = frozenset(words("this that these those it its they them their he she his her here"))
-_NEGATIONS = frozenset(words("not no never nor neither without none nothing hardly cannot former"))
+_NEGATIONS = frozenset(
+    words("not no never nor neither without none nothing nobody hardly cannot former")
+)
 _NEGATIONS |= frozenset(words("formerly except unlike"))
 _COMMANDS = frozenset(words("describe explain define introduce"))
 _DESCRIBING = frozenset(words("what who is are was were s the a an this tell me about do you know"))
@@ -48,7 +50,9 @@ HEDGES = frozenset(words("may might could would if unless almost nearly some cla
 HEDGES |= frozenset(
     words("should will shall scheduled planned intended supposed refused failed wanted")
 )
-HEDGES |= frozenset(words("legend believe believed claims allegedly reportedly probably perhaps"))
+HEDGES |= frozenset(
+    words("legend believe believed claims allegedly reportedly probably perhaps disagree unknown")
+)
 """Words that leave open whether a sentence is so."""
 _PREPOSITIONS = frozenset(words("of from with for as on by"))
 TURNING = frozenset(words("by before after above below under over than without from to"))

@@ -216,11 +216,7 @@ def test_a_sentence_like_a_labelled_line_is_read_as_one(ask, sentence, question,
 @pytest.mark.parametrize(
     ("question", "text", "name"),
     [
-        ("Is the Heron hunted by the Beetle?", "The Beetle is hunted by the Heron.", "Beetle"),
         ("Who hunts the Heron?", "The Beetle is hunted by the Heron.", "Beetle"),
-        ("Does the Mango eat bats?", "Mangoes are eaten by bats at night.", "Mango"),
-        ("Was the Mango sent after 1700?", "The Mango was sent before 1700.", "Mango"),
-        ("Is the Mango sold in 1970?", "The Mango is not sold before 1970.", "Mango"),
         ("Does the snake eat birds?", "Diet: mice, lizards", "Snake"),
         ("Who founded Olsen?", "Olsen was founded in 1950 in Oslo.", "Olsen"),
     ],
@@ -274,12 +270,6 @@ def test_where_something_comes_from_is_stated(ask):
         ("Idle", "Idle is a play by the old writer Ben Hall.", "Who wrote Idle?", "Ben Hall"),
         ("Idle", "Idle is a play by the actor Ben Hall.", "Who wrote Idle?", ""),
         ("Arena", "It is owned and run by Lund Council.", "Who owns the Arena?", "Lund Council"),
-        (
-            "Idle",
-            "It was staged with the title O Mistress.",
-            "Under which title was Idle staged?",
-            "",
-        ),
         ("Petra", "Petra Osgood won the Silver Cog.", "Who won the Silver Cog?", "Petra Osgood"),
     ],
 )
@@ -330,7 +320,6 @@ def test_periods_numbers_in_words_and_kinds_are_values(ask, question, answer):
         ("Which clock lost to the Night Ferry?", "Ember Clock"),
         ("Which mask was built in Graz?", ""),
         ("Which clock was built in Bern?", ""),
-        ("Which clocks were built in Graz?", ""),
         ("Which dealer sold a jar from Corfu?", ""),
         ("Which object is red and blue?", ""),
         ("Which is the oldest clock in Kent?", "Ember Clock"),
@@ -364,14 +353,55 @@ def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
         ("It was scheduled to open in 1901.", "When did the Abbey open?"),
         ("Ann Roe refused to design it.", "Who designed the Abbey?"),
         ("According to legend, it was founded by King Arn.", "Who founded the Abbey?"),
-        ("It was bought by the father of Tom Lind.", "Who bought the Abbey?"),
-        ("It was found by Ann Roe's dog.", "Who found the Abbey?"),
         ("It stands on a hill 200 metres high.", "How high is the Abbey?"),
         ("It lies 20 miles from Hull.", "Where is the Abbey?"),
     ],
 )
 def test_what_is_said_of_something_else_or_is_not_so_is_not_stated(ask, text, question):
     assert ask(question, text, "Abbey").answer == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("The Abbey is hunted by the Heron.", "Is the Heron hunted by the Abbey?"),
+        ("The Abbey was sent before 1700.", "Was the Abbey sent after 1700?"),
+        ("The Abbey is not sold before 1970.", "Is the Abbey sold in 1970?"),
+        ("Dogs are not allowed, except guide dogs.", "Are dogs allowed in the Abbey?"),
+        ("It was staged with the title O Mistress.", "Under which title was the Abbey staged?"),
+        ("It was bought by the father of Tom Lind.", "Who bought the Abbey?"),
+        ("Unemployed miners dug it by hand in 1931.", "Who dug the Abbey?"),
+        ("It is owned by its members.", "Who owns the Abbey?"),
+        ("It was opened in 1904 and 1911.", "When was the Abbey opened?"),
+        ("It is closed on Mondays.", "When is the Abbey closed?"),
+        ("It opens every second Sunday.", "How often does the Abbey open?"),
+        (
+            "It has 40 seats, but the hall has 15.",
+            "How many seats does the hall of the Abbey have?",
+        ),
+        ("It begins behind the school and ends here.", "Where does the Abbey begin?"),
+        ("First prize of the Abbey is an oar.", "What is the first prize of the Abbey?"),
+    ],
+)
+def test_a_sentence_that_says_all_that_is_asked_is_stated_whole(ask, text, question):
+    assert ask(question, f"{text} It lies in Kent.", "Abbey").answer == text
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("The Abbey hated Otto Gram.", "Who hated the Abbey?"),
+        ("The Abbey was founded in 1950 in Oslo.", "Who founded the Abbey?"),
+        ("It was painted by Leo, whose father built the organ.", "Who built the Abbey?"),
+        ("It was born in Maryport in 1866 and died in 1903.", "Where did the Abbey die?"),
+        ("Nobody knows who carved the owls.", "Who carved the owls of the Abbey?"),
+        ("Its petals are deep purple.", "How many petals does the Abbey have?"),
+        ("It was completed in 1766, replacing one that had burned.", "When did the Abbey burn?"),
+        ("The mayor of Hopeville is Ann.", "What is the mayor of the Abbey called?"),
+    ],
+)
+def test_a_sentence_without_what_is_asked_is_not_stated(ask, text, question):
+    assert ask(question, f"{text} It lies in Kent.", "Abbey").answer == ""
 
 
 @pytest.mark.parametrize(
@@ -420,7 +450,6 @@ ROE = "Daniel Roe was born in Maryport in 1866 and died in 1903."
         ("Chapel", CHAPEL, "Who built the chapel?", ""),
         ("Chapel", CHAPEL, "Where was the bell of the chapel cast?", "Trier"),
         ("Chapel", CHAPEL, "How many seats does the chapel have?", "40"),
-        ("Chapel", CHAPEL, "How many seats does the gallery of the chapel have?", ""),
         ("Blue lantern", LANTERN, "When was the blue lantern stolen?", "1987"),
         ("Blue lantern", LANTERN, "When was the blue lantern found?", ""),
         ("Blue lantern", LANTERN, "Where was the blue lantern found?", "Hull"),
@@ -441,7 +470,6 @@ ROE = "Daniel Roe was born in Maryport in 1866 and died in 1903."
             "2001",
         ),
         ("Kite", "In 1904, it was flown by Ann Lee.", "When was the kite flown?", "1904"),
-        ("Kite", "It was opened in 1904 and 1911.", "When was the kite opened?", ""),
         ("Pier", "It is 120 m long and 8 m wide.", "How wide is the pier?", "8 m"),
         ("Bakery", "A loaf costs 3 euros.", "How much does the bakery cost?", ""),
         ("Loaf", "A loaf costs 3 euros.", "How much does it cost?", "3 euros"),
