@@ -48,7 +48,7 @@ _LONGEST_VALUE = 6
 _MOST_ALTERNATIVES = 64
 _CODE = re.compile(r"\d{6}|\d[./-]\d")
 """A number that is a value by itself: "4010180071", "1899.3"."""
-_WHO = re.compile(r"\s*[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}\s*")
+_WHO = re.compile(r"\s*[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}\s*[?.]?\s*")
 """Asks for a person, "Who is Ann Miller?", and for nothing that she donated."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
@@ -181,6 +181,12 @@ class UnitSetReader:
         return frozenset() if is_stated else noun.intersection(self._question.content)
 
     @cached_property
+    def _asks_fact(self) -> bool:
+        """Whether it asks for a fact of a unit: "when", or "in which room"."""
+        which = frozenset({stem(self._question.which)})
+        return which in self._labels or self._question.words[0] in ("when", "how", "where")
+
+    @cached_property
     def _when(self) -> Question:
         """The question as one for a date: "made before 1900" is of the label "year"."""
         return analyse(f"when {self.text}")
@@ -251,11 +257,8 @@ class UnitSetReader:
         if self._comparison and not self._comparison.of_two:
             return self.greatest(self._comparison, left, units)
         question, counts = self._question, bool(self._question.counted)
-        which = frozenset({stem(question.which)})
-        asks_value = (
-            which in self._labels
-            or question.words[0] in ("when", "how", "where")
-            or (question.type not in ("", "name", "person", "place") and not question.which)
+        asks_value = self._asks_fact or (
+            question.type not in ("", "name", "person", "place") and not question.which
         )
         if left or (asks_value and not counts):
             is_one = units is not None and len(units) == 1 and not is_there
@@ -305,14 +308,15 @@ class UnitSetReader:
     ) -> Traced | None:
         """Return the units with the greatest amount; at least `least` must have one.
 
-        The labels have to account for the stems that are left.
+        The labels have to account for the stems that are left, or a fact of the only such unit.
         """
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]
             labels = [label for own in owns for label in self._labels[own]]
             ways = (way for way in self._question.ways if not group.isdisjoint(way.labels))
             spoken = (self._question.spoken(way) for way in ways)
-            if not labels or left.difference(group, *owns, *spoken):
+            rest = left.difference(group, *owns, *spoken)
+            if not labels or (rest and extra):
                 continue
             among = units
             if among is None:
@@ -321,7 +325,13 @@ class UnitSetReader:
             test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age, least=least)
             if test:
                 best = np.intersect1d(self.table.units(test), among)
-                return self._list(best, [Constraint(group, 0, group, test)])
+                chosen = [Constraint(group, 0, group, test)]
+                if not rest:
+                    return self._list(best, chosen)
+                is_who = self._question.words[0] == "who"
+                asks_fact = self._asks_fact or self._question.complement or is_who
+                if asks_fact and len(best) == 1 and (answer := self._further(rest, best, chosen)):
+                    return answer
         return None
 
     # ---- constraints ----------------------------------------------------------------------------

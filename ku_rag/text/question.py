@@ -386,10 +386,12 @@ def _contents(
         if n and folded[n - 1] in _ASKERS:
             contents.light.add(stemmed)
         # "What scale is the map drawn at?", "Which dealer did Ann buy it from?"
-        follows = (n - 1 in inside and n not in inside) or (
-            n > 1 and folded[n - 2] in ("which", "what")
-        )
-        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])):
+        is_after_noun = n > 1 and folded[n - 2] in ("which", "what")
+        follows = (n - 1 in inside and n not in inside) or is_after_noun
+        # "Which smith made the Rahn pistols?"
+        is_before_name = is_after_noun and not inside.isdisjoint((n + 1, n + 2))
+        is_verb = _PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n]) or is_before_name
+        if follows and is_verb:
             contents.verbs.add(stemmed)
     return contents
 
@@ -434,8 +436,10 @@ def names_and_numbers(text: str) -> list[str]:
 
 def is_negated(folded: Sequence[str]) -> bool:
     """Whether folded words hold a negation: "not", "never", "isn't"."""
-    return bool(_NEGATIONS.intersection(folded)) or any(
-        word == "t" and before.endswith("n") for before, word in pairwise(folded)
+    return any(
+        (word in _NEGATIONS and not (word == "no" and after[:1].isdigit()))  # "lamp no. 7"
+        or (after == "t" and word.endswith("n"))
+        for word, after in pairwise((*folded, ""))
     )
 
 

@@ -178,3 +178,31 @@ def test_the_unit_of_a_range_may_stand_once(tmp_path):
         for name, length in (("Ash", 85), ("Elm", 60)):
             base.add(Unit(name, id=name, kind="board", metadata={"length": f"{length} cm"}))
         assert base.query(None, "Which boards have a length between 80 and 90 cm?").answer == "Ash"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many paintings are there?", "2"),
+        ("Which paintings were made before 1885?", "Salt Road"),
+        ("Which painting is the heaviest?", "Salt Road"),
+        ("Who made the heaviest sculpture?", "Ada Lind"),
+        ("In which room is the oldest painting?", "Room 4"),
+        ("What is the oldest painting made of?", "oil on canvas"),
+        ("How heavy is Lamp No. 7?", "1.9 kg"),
+        ("Who is Olga Petrov?", ""),
+        ("I like oil, what is the heaviest painting?", ""),
+    ],
+)
+def test_records_are_called_what_their_type_says(tmp_path, question, answer):
+    (tmp_path / "objects.csv").write_text(
+        "name,type,artist,year,material,weight_kg,room,donor\n"
+        "Heron,sculpture,Ada Lind,1931,bronze,88,Garden,Olga Petrov\n"
+        "Ferryman,sculpture,Bo Sund,1936,oak,41,Garden,\n"
+        "Salt Road,painting,Jon Weid,1884,oil on canvas,11,Room 4,\n"
+        "Loom,painting,Jon Weid,1889,tempera,9,Room 6,\n"
+        "Lamp No. 7,tool,Seger,1903,brass,1.9,Mine,Olga Petrov\n"
+    )
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "objects.csv")
+        assert kb.query(None, question).answer == answer
