@@ -388,10 +388,10 @@ def _contents(
         # "What scale is the map drawn at?", "Which dealer did Ann buy it from?"
         is_after_noun = n > 1 and folded[n - 2] in ("which", "what")
         follows = (n - 1 in inside and n not in inside) or is_after_noun
+        has_form = _PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])
         # "Which smith made the Rahn pistols?"
         is_before_name = is_after_noun and not inside.isdisjoint((n + 1, n + 2))
-        is_verb = _PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n]) or is_before_name
-        if follows and is_verb:
+        if follows and (has_form or is_before_name):
             contents.verbs.add(stemmed)
     return contents
 
