@@ -467,6 +467,7 @@ class Evidence(Serializable):
         box: there; left, top, right and bottom in shares of the page's width and height.
         confidence: of text that was recognised in a scan, the lowest of its lines, 0 to 1.
         transcribed_by: the model that has transcribed the page, or "".
+        unit_names: names of the units of `unit_ids`.
     """
 
     label: str = field(metadata=INTERNAL)
@@ -483,6 +484,7 @@ class Evidence(Serializable):
     box: tuple[float, float, float, float] | None = None
     confidence: float | None = None
     transcribed_by: str = ""
+    unit_names: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:

@@ -9,7 +9,7 @@ from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.graph.model import Graph
-from ku_rag.graph.traversal import best_paths
+from ku_rag.graph.traversal import best_paths, distinct_paths
 from ku_rag.reading import mentions, sections
 from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
@@ -124,9 +124,9 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
     traced = trace(graph, next(iter(entities), None) if is_subject else None, asking, names=names)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
-    ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
+    ways = [*distinct_paths(w for w in every_way if not any(step.line for step in w.steps))]
     best = best_paths(graph, starts, question, k=_MOST_PATHS)
-    every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]
+    every = [*distinct_paths((*ways, *best))][: max(_MOST_PATHS, len(ways))]
     evidence = [path.as_evidence(f"E{n}") for n, path in enumerate(every, first_label)]
     if not traced:
         return Paths(evidence)
@@ -212,5 +212,6 @@ def list_evidence(
         called = tuple(names[unit] for unit in owners)
         place = places.get(row, ChunkPlace())
         fields = (uri, text, score, owners, called, rows.get(row), *place)
-        pieces.append(Evidence(f"E{number}", row, units, *fields))
+        named = tuple(names[unit] for unit in units)
+        pieces.append(Evidence(f"E{number}", row, units, *fields, unit_names=named))
     return pieces

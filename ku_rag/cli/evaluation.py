@@ -301,4 +301,4 @@ def export_feedback(file: Path) -> None:
     """
     with open_base(read_only=True) as base:
         count = base.answers.export(file)
-    print_result({"questions": count}, f"{count} questions")
+    print_result({"questions": count}, f"questions: {count}")

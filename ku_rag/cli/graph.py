@@ -20,6 +20,7 @@ from ku_rag.cli.options import (
     output_option,
 )
 from ku_rag.cli.output import (
+    counts,
     one_line,
     print_deleted,
     print_left_out,
@@ -103,7 +104,8 @@ def add(
             print_result(stated, f"{state}: {stated.head} —{stated.relation}→ {stated.tail}")
             return
         added = base.graph.add_entity(name or "", **fields)
-    lines = [f"{added.action} {added.id}: {added.chunks} chunks, {added.images} images"]
+    contents = counts(chunks=added.chunks, images=added.images)
+    lines = [f"{added.action} {added.id}: {contents}"]
     lines += [
         f"  {key} stays {one_line(value)!r}, as another source states it"
         for key, value in added.kept.items()
@@ -200,11 +202,8 @@ def export(file: Path) -> None:
     """
     with open_base(read_only=True, as_made=True) as base:
         done = base.graph.export(file)
-    print_result(
-        done,
-        f"exported: {done.entities:,} entities, {done.relations:,} relations, "
-        f"{done.images:,} pictures",
-    )
+    written = counts(entities=done.entities, relations=done.relations, pictures=done.images)
+    print_result(done, f"exported: {written}")
     print_left_out(done.left_out)
 
 

@@ -23,6 +23,7 @@ from ku_rag.cli.options import (
     units_option,
 )
 from ku_rag.cli.output import (
+    counts,
     print_added,
     print_deleted,
     print_left_out,
@@ -108,7 +109,7 @@ def ingest(
         # The model is not one of the settings of a new base: questions do not ask it.
         with open_base(mllm=extractor) as base, progress("extracting", "chunks") as moved:
             extraction = base.extract(progress=moved)
-        remark(f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
+        remark(f"{counts(facts=extraction.facts)} from {counts(chunks=extraction.chunks)}")
         _remark_extraction(extraction)
         remark_usage(extraction.usage, base.settings)
         reports.append(IngestReport(quarantined=extraction.left_out))
@@ -137,15 +138,17 @@ def extract(dry_run: bool, remove: bool) -> None:
             if not model:
                 raise click.UsageError("name the model whose facts are to be deleted with --mllm")
             removed = base.remove_extracted(model)
-            print_result({"model": model, "removed": removed}, f"removed {removed:,} facts")
+            print_result({"model": model, "removed": removed}, f"removed {counts(facts=removed)}")
             return
         extraction = base.extract(dry_run=dry_run, progress=moved)
     if dry_run:
         prompt, reply = (extraction.usage[part] for part in ("prompt_tokens", "completion_tokens"))
         tokens = f"about {prompt:,} + {reply:,} tokens"
-        print_result(extraction, f"{extraction.chunks:,} chunks to read, {tokens}")
+        print_result(extraction, f"{counts(chunks=extraction.chunks)} to read, {tokens}")
         return
-    print_result(extraction, f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
+    print_result(
+        extraction, f"{counts(facts=extraction.facts)} from {counts(chunks=extraction.chunks)}"
+    )
     _remark_extraction(extraction)
     remark_usage(extraction.usage, base.settings)
     print_left_out(extraction.left_out)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ku_rag.cli.options import PATH, base_path, common, filter_options, open_base
-from ku_rag.cli.output import AS_JSON, QUIET, clean, print_result, say, unit_lines
+from ku_rag.cli.output import AS_JSON, QUIET, clean, counts, print_result, say, unit_lines
 
 
 @click.command("list")
@@ -19,8 +19,8 @@ def list_units(kind: str | None, where: tuple[str, ...], limit: int | None) -> N
     with open_base(read_only=True) as base:
         units = base.list(kind=kind, where=where, limit=limit)
     lines = [
-        f"{unit.id}  {unit.name}  ({unit.kind}; {unit.counts['chunks']} chunks, "
-        f"{unit.counts['images']} images)"
+        f"{unit.id}  {unit.name}  ({unit.kind}; "
+        f"{counts(chunks=unit.counts['chunks'], images=unit.counts['images'])})"
         for unit in units
     ]
     print_result(units, lines or "no units")
@@ -45,7 +45,9 @@ def stats() -> None:
     lines = [f"{count:>10,}  {what}" for what, count in result.counts.items()]
     lines += [f"{result.bytes:>10,}  bytes"]
     lines += [f"encoder: {result.encoder}", f"segmenter: {result.segmenter}"]
-    read = [f"{count:,} pictures read by {name}" for name, count in result.pictures_read.items()]
+    read = [
+        f"{counts(pictures=count)} read by {name}" for name, count in result.pictures_read.items()
+    ]
     lines += [f"recogniser: {'; '.join([result.recogniser, *read])}"]
     lines += [f"schema: {result.schema}"]
     lines += [

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
-from ku_rag.cli.output import Result, print_left_out, print_report, print_result, progress
+from ku_rag.cli.output import Result, counts, print_left_out, print_report, print_result, progress
 from ku_rag.errors import KuError, NotFound
 from ku_rag.types import Quarantined
 
@@ -170,8 +170,8 @@ def reindex(encoder: str) -> None:
         done = base.reindex(encoder, progress=moved)
     print_result(
         done,
-        f"{done.chunks:,} chunks and {done.images:,} images encoded with {done.encoder}; "
-        f"{done.seconds:.1f} s; words read in {done.pictures_read:,} pictures",
+        f"{counts(chunks=done.chunks, images=done.images)} encoded with {done.encoder}; "
+        f"{done.seconds:.1f} s; words read in {counts(pictures=done.pictures_read)}",
     )
 
 
@@ -270,7 +270,7 @@ def snapshot(folder: Path, link: bool, since: Path | None, applies: bool) -> Non
         return
     with open_base(read_only=True, as_made=True) as base:
         done = base.snapshot(folder, link=link, since=since)
-    text = f"copied: {done.pictures:,} pictures, {done.bytes:,} bytes; {done.seconds:.1f} s"
+    text = f"copied: {counts(pictures=done.pictures, bytes=done.bytes)}; {done.seconds:.1f} s"
     if done.since == done.commit:
         text = f"nothing has changed since commit {done.commit}: {folder} was not created"
     print_result(done, text)

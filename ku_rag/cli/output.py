@@ -100,6 +100,16 @@ def is_quiet() -> bool:
     return _is_set(QUIET)
 
 
+def counts(**numbers: int) -> str:
+    """Return numbers of things in words: "1 chunk, 2 images"."""
+    return ", ".join(
+        f"{number:,} {noun.removesuffix('ies') + 'y' if noun.endswith('ies') else noun[:-1]}"
+        if number == 1
+        else f"{number:,} {noun}"
+        for noun, number in numbers.items()
+    )
+
+
 def summary(report: IngestReport, would: str = "") -> str:
     """Return in one line what an ingest or sync did to units."""
     units = (
@@ -112,11 +122,11 @@ def summary(report: IngestReport, would: str = "") -> str:
 
 def print_report(report: IngestReport, would: str = "") -> None:
     """Print what an ingest or sync did; exit 3 when items were left out."""
-    contents = (
-        f"{would}added: {report.chunks_added} chunks, {report.images_added} images, "
-        f"{report.relations_added} relations; {report.seconds:.1f} s"
+    contents = counts(
+        chunks=report.chunks_added, images=report.images_added, relations=report.relations_added
     )
-    print_result(report, [summary(report, would), contents])
+    added = f"{would}added: {contents}; {report.seconds:.1f} s"
+    print_result(report, [summary(report, would), added])
     print_left_out(report.quarantined)
 
 
@@ -150,16 +160,14 @@ def print_left_out(items: Sequence[Quarantined]) -> None:
 
 def print_added(added: Added) -> None:
     """Print what `add` or `update` did."""
-    print_result(
-        added,
-        f"{added.action} {added.id}: {added.chunks} chunks, {added.images} images ({added.why})",
-    )
+    contents = counts(chunks=added.chunks, images=added.images)
+    print_result(added, f"{added.action} {added.id}: {contents} ({added.why})")
 
 
 def print_deleted(deleted: Result) -> None:
     """Print how much was deleted of each kind."""
-    counts = (f"{len(rows)} {what}" for what, rows in deleted.to_dict().items())
-    print_result(deleted, "deleted: " + ", ".join(counts))
+    numbers = {what: len(rows) for what, rows in deleted.to_dict().items()}
+    print_result(deleted, f"deleted: {counts(**numbers)}")
 
 
 def print_answer(answer: Answer) -> None:
@@ -218,7 +226,8 @@ def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
         yield f"words in pictures, read by {recogniser}: {', '.join(words[:_WORDS])}{more}"
     for text in unit.get("texts") or filter(None, [unit.get("text")]):
         yield ""
-        yield click.wrap_text(text.strip(), _WIDTH, "  ", "  ", preserve_paragraphs=True)
+        for line in text.strip().splitlines():  # each may be a label with its value
+            yield click.wrap_text(line, _WIDTH, "  ", "  ")
     out, into = unit.get("relations", unit.get("out", ())), unit.get("in", ())
     yield from [""] * bool(out or into)
     yield from (f"  —{row['relation']}→ {_end(row, 'tail')}{_notes(row)}" for row in out)
@@ -234,7 +243,7 @@ def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
         by = f"  ({fact['origin']})" if fact["origin"].startswith("extracted by ") else ""
         yield f"  {fact['label']}: {_value(fact['value'])}{by}"
     if named_in := unit.get("named_in"):
-        yield f"named in {len(named_in)} chunks of other sources"
+        yield f"named in {counts(chunks=len(named_in))} of other sources"
 
 
 def _value(value: object) -> str:

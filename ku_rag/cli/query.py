@@ -25,6 +25,7 @@ from ku_rag.cli.options import (
     vision_options,
 )
 from ku_rag.cli.output import (
+    counts,
     one_line,
     print_answer,
     print_left_out,
@@ -153,7 +154,7 @@ def _answer_batch(questions: Path, out: Path, resume: bool, options: dict[str, A
             base, questions, out, resume=resume, progress=moved, **options
         )
     print_result(
-        done, f"{done.questions} questions, {done.answered} answered, {done.failed} failed"
+        done, f"{counts(questions=done.questions)}, {done.answered} answered, {done.failed} failed"
     )
     print_left_out(done.left_out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 
@@ -85,12 +85,28 @@ def shortest_paths(
 
     paths: list[Path] = []
     for length in range(1, longest + 1):
-        paths += islice(paths_of_length(Path(start), length), most - len(paths))
+        distinct = distinct_paths(paths_of_length(Path(start), length))
+        paths += islice(distinct, most - len(paths))
         if len(paths) >= most:
             break
         # Only now: entities farther from the end matter to longer paths alone.
         distances |= dict.fromkeys(next(levels, ()), length)
     return paths
+
+
+def distinct_paths(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield paths; of those that differ in directions alone, only the first.
+
+    A relation that is stated both ways, such as "borders", would make two of one.
+    """
+    passed = set[object]()
+    for path in paths:
+        ends = (frozenset({(end.row, end.name) for end in (s.head, s.tail)}) for s in path.steps)
+        words = ((step.relation, step.notes) for step in path.steps)
+        key = frozenset(zip(ends, words, strict=True)) or path.start
+        if key not in passed:
+            passed.add(key)
+            yield path
 
 
 def levels_before(graph: Graph, end: Entity, direction: Direction = "out") -> Iterator[set[int]]:
@@ -186,7 +202,8 @@ def best_paths(
         for score, path in rank_paths(graph, start, wanted, longest=longest, most=most):
             if wanted & step_stems(path.steps[-1]):
                 ranked.append((score / place, path))
-    return [path for _, path in sorted(ranked, key=lambda entry: -entry[0])[:k]]
+    best = (path for _, path in sorted(ranked, key=lambda entry: -entry[0]))
+    return list(islice(distinct_paths(best), k))
 
 
 def wanted_stems(text: str, start: Entity) -> frozenset[str]:

@@ -58,6 +58,11 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     for unit in mentioned.keys() - named.keys():
         fitting.pop(unit, None)
     ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))
+    most = 1.0  # a unit is no more probable than those that are ranked before it
+    for unit in ranked:
+        if (confidence := seen[unit].confidence) is not None:
+            most = min(most, confidence)
+            seen[unit] = replace(seen[unit], confidence=most)
     # A name in the clue says which of the things seen is meant; it is not what is asked about.
     named = named if seen else mentioned
     order = [unit for unit in ranked if unit in named]

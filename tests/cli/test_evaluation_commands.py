@@ -120,7 +120,7 @@ def test_the_replies_of_a_judge_are_shown_apart(made, tmp_path, monkeypatch):
 
 def test_a_batch_of_queries(made, tmp_path):
     run = made("query", "--batch", "q.jsonl", "--out", "a.jsonl")
-    assert (run.code, run.out) == (0, "1 questions, 1 answered, 0 failed\n")
+    assert (run.code, run.out) == (0, "1 question, 1 answered, 0 failed\n")
     assert json.loads((tmp_path / "a.jsonl").read_text("utf-8"))["answer"] == "ca 80g"
 
 

@@ -235,16 +235,16 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
     with serving(by=lambda _: says(json.dumps({"facts": facts}))) as endpoint:
         model = ("--mllm", "m-1", "--mllm-url", endpoint.url)
         planned = ku("extract", *model, "--dry-run")
-        assert re.fullmatch(r"1 chunks to read, about \d+ \+ 150 tokens\n", planned.out)
+        assert re.fullmatch(r"1 chunk to read, about \d+ \+ 150 tokens\n", planned.out)
         assert endpoint.bodies == []
         run = ku("extract", *model)
-        assert run.out == "1 facts from 1 chunks\n"
+        assert run.out == "1 fact from 1 chunk\n"
         assert "1 proposed facts were not stored: the value is not in the sentence\n" in run.err
         assert "m-1: 1 replies, 0 of them from the cache; 11 + 7 tokens\n" in run.err
         passing = ku("list", "--where", "any:comes from=Peru", "--json").json
         assert [unit["id"] for unit in passing] == ["lamp"]
         # What two models state stays when the facts of one are deleted.
-        assert ku("extract", "--mllm", "m-2", *model[2:]).out == "1 facts from 1 chunks\n"
+        assert ku("extract", "--mllm", "m-2", *model[2:]).out == "1 fact from 1 chunk\n"
         assert ku("extract", "--mllm", "m-1", "--remove", "--dry-run").code == 2
         assert ku("extract", "--remove").code == 2
         assert ku("extract", "--mllm", "m-1", "--remove").out == "removed 1 facts\n"

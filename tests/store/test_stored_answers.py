@@ -171,7 +171,7 @@ def test_feedback_becomes_questions_that_are_evaluated(fruits, tmp_path, ku):
     fruits.answers.judge(followed, "right")
     results = [stored.result for stored in fruits.answers.list()]
     assert results == ["", "right", "right", "wrong", "right"]
-    assert ku("feedback", tmp_path / "f.jsonl").out.strip() == "3 questions"
+    assert ku("feedback", tmp_path / "f.jsonl").out.strip() == "questions: 3"
     records = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()]
     assert records == [
         {"id": right, "question": "Where does it grow?", "answers": ["Peru"], "units": ["mango"],
