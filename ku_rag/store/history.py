@@ -1,17 +1,17 @@
-"""The history of units: changes by hand, for undo. Compaction deletes it."""
+"""The history of units: changes and merges by hand, for undo. Compaction deletes it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import known_row, read_unit
-from ku_rag.types import Relation, Serializable
+from ku_rag.types import INTERNAL, Relation, Serializable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,19 @@ class UnitChange(Serializable):
         number: number of the change.
         at: UTC time in ISO 8601.
         by: who made it, as stated.
-        fields: field → values before and after; pictures by their files in the base.
+        fields: field → values before and after; of a merge, "merged": "" and the id of the other.
+        parts: of a merge, what belonged to the other unit; see `ingest.merging`.
     """
 
     number: int
     at: str
     by: str
     fields: Mapping[str, tuple[Any, Any]]
+    parts: Mapping[str, Any] | None = field(default=None, compare=False, metadata=INTERNAL)
 
-    def before(self, layout: Layout) -> dict[str, Any]:
+    def before(self) -> dict[str, Any]:
         """Return the values before it, for `KnowledgeBase.update`."""
         values = {name: before for name, (before, _) in self.fields.items()}
-        if "images" in values:
-            values["images"] = [layout.image(file) for file in values["images"]]
         if "relations" in values:
             values["relations"] = [Relation(**fields) for fields in values["relations"]]
         return values
@@ -69,9 +69,20 @@ def add(
     )
 
 
-def of_unit(connection: Connection, unit: int) -> list[UnitChange]:
+def of_unit(connection: Connection, layout: Layout, unit: int) -> list[UnitChange]:
     """Return the changes of a unit, the last first."""
-    rows = connection.execute(
+    changes = []
+    for number, at, by, text in connection.execute(
         "SELECT row, at, by, fields FROM history WHERE unit = ? ORDER BY row DESC", (unit,)
-    )
-    return [UnitChange(number, at, by, json.loads(fields)) for number, at, by, fields in rows]
+    ):
+        fields = json.loads(text)
+        if "images" in fields:
+            fields["images"] = [[str(layout.image(f)) for f in files] for files in fields["images"]]
+        parts = fields.pop("parts", None)
+        changes.append(UnitChange(number, at, by, fields, parts))
+    return changes
+
+
+def delete(connection: Connection, number: int) -> None:
+    """Delete a change. Called inside a change."""
+    connection.execute("DELETE FROM history WHERE row = ?", (number,))

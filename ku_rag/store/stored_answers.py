@@ -222,6 +222,23 @@ class StoredAnswers:
                 (verdict, right_answer, unit, as_json(states.items()), id),
             )
 
+    def replace_unit(self, id: str, new: str) -> None:
+        """Let answers and feedback about a unit be about another one, which it was merged into."""
+        if not self._layout.answers.exists():
+            return
+        with self._file.transaction() as connection:
+            for number, text in connection.execute("SELECT number, data FROM answers").fetchall():
+                data = orjson.loads(text)
+                for unit in data["units"]:
+                    unit["id"] = new if unit["id"] == id else unit["id"]
+                for chunk in data["chunks"]:
+                    for ids in (chunk["owners"], chunk["unit_ids"]):
+                        ids[:] = [new if unit == id else unit for unit in ids]
+                changed = orjson.dumps(data).decode(), number
+                connection.execute("UPDATE answers SET data = ? WHERE number = ?", changed)
+            connection.execute("UPDATE answers SET unit = ?2 WHERE unit = ?1", (id, new))
+            connection.execute("UPDATE answers SET about = ?2 WHERE about = ?1", (id, new))
+
     def delete(self, id: str) -> None:
         """Delete an answer with its picture and feedback."""
         self.get(id)
@@ -312,9 +329,13 @@ def _cited_units(data: Mapping[str, Any]) -> list[str]:
 
 
 def _states(connection: Connection, sources: Iterable[int]) -> dict[int, str]:
-    """Return the states of those sources that are in the base: what they contain and declare."""
+    """Return the states of those sources that are in the base: what they contain and declare.
+
+    Whether it replaces what others declare ends when units are merged, and does not count.
+    """
     rows = connection.execute(
-        "SELECT row, hash, chunks, images, declared FROM json_each(?) JOIN sources ON row = value",
+        "SELECT row, hash, chunks, images, json_remove(declared, '$.replaces') "
+        "FROM json_each(?) JOIN sources ON row = value",
         (as_json(sources),),
     )
     return {row: content_hash(as_json(values)) for row, *values in rows}
