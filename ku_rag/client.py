@@ -28,7 +28,8 @@ from ku_rag.papers.cogplanner.plan import Plan
 from ku_rag.papers.graphrag.construction import EvidenceSearch
 from ku_rag.plugins import extra
 from ku_rag.store.facts import Fact
-from ku_rag.store.unit_records import UnitRecord, UnitSummary
+from ku_rag.store.stored_answers import StoredAnswer, StoredAnswers
+from ku_rag.store.unit_records import UnitRecord
 from ku_rag.types import Answer
 
 P = ParamSpec("P")
@@ -161,14 +162,14 @@ def _query_events(server: _Server, route: str, fields: Fields, _: object) -> Ite
         yield QueryEvent(kind, answer.to_dict() if answer else data, answer)
 
 
-def _list(server: _Server, route: str, fields: Fields, kind: object) -> list[UnitSummary]:
-    units, limit, following = list[UnitSummary](), fields.get("limit"), fields.get("offset", 0)
-    while following is not None and (limit is None or len(units) < limit):
-        most = 1000 if limit is None else min(1000, limit - len(units))
+def _list(server: _Server, route: str, fields: Fields, kind: object) -> list[Any]:
+    items, limit, following = list[Any](), fields.get("limit"), fields.get("offset", 0)
+    while following is not None and (limit is None or len(items) < limit):
+        most = 1000 if limit is None else min(1000, limit - len(items))
         with server.open(route, fields | {"limit": most, "offset": following}) as response:
             page = json.loads(response.read())
-            units, following = units + server.restore(page["items"], kind), page["next_offset"]
-    return units
+            items, following = items + server.restore(page["items"], kind), page["next_offset"]
+    return items
 
 
 def _add(server: _Server, route: str, fields: Fields, kind: object) -> object:
@@ -208,6 +209,20 @@ def _page_image(server: _Server, route: str, fields: Fields, _: object) -> Image
         return Image.open(BytesIO(response.read()))
 
 
+def _get_answer(server: _Server, route: str, fields: Fields, _: object) -> StoredAnswer:
+    data, picture = server.call(route, fields), None
+    if "size" in data:
+        with server.open(f"{route}/picture", fields) as response:
+            picture = response.read()
+    names = StoredAnswer.__slots__[:-2]
+    return StoredAnswer(**{name: data[name] for name in names}, data=data, picture=picture)
+
+
+def _send(server: _Server, route: str, fields: Fields, _: object) -> None:
+    with server.open(route, fields):
+        pass
+
+
 def _refuse(self: object, name: str) -> Any:  # noqa: ANN401 - raises always
     raise AttributeError(f"a server does not offer {name!r}: open the knowledge base itself")
 
@@ -223,6 +238,20 @@ class RemoteGraph:
     paths = _method(GraphView.paths, "GET /graph/paths")
     neighbourhood = _method(GraphView.neighbourhood, "GET /graph/neighbourhood")
     evidence = _method(GraphView.evidence, "POST /evidence-graph")
+    __getattr__ = _refuse
+
+
+class RemoteAnswers:
+    """The stored answers of a knowledge base on a server, with methods of `StoredAnswers`."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+
+    list = _method(StoredAnswers.list, "GET /answers", _list)
+    get = _method(StoredAnswers.get, "GET /answers/{id}", _get_answer)
+    judge = _method(StoredAnswers.judge, "POST /answers/{id}", _send)
+    delete = _method(StoredAnswers.delete, "DELETE /answers/{id}", _send)
+    export = StoredAnswers.export
     __getattr__ = _refuse
 
 
@@ -244,7 +273,7 @@ class RemoteKnowledgeBase(ExitStack):
     ) -> None:
         super().__init__()
         self._server = _Server(url, key, kb, timeout)
-        self.graph = RemoteGraph(self._server)
+        self.graph, self.answers = RemoteGraph(self._server), RemoteAnswers(self._server)
         self.enter_context(self._server.http)
         self._folder = Path(self.enter_context(TemporaryDirectory(prefix="ku-rag-")))
 
@@ -256,12 +285,17 @@ class RemoteKnowledgeBase(ExitStack):
     kinds = _method(KnowledgeBase.kinds, "GET /kinds")
     show = _method(KnowledgeBase.show, "GET /units/{unit_id}")
     facts = _method(KnowledgeBase.facts, "GET /units/{unit_id}", _facts)
+    facets = _method(KnowledgeBase.facets, "GET /facets")
+    examples = _method(KnowledgeBase.examples, "GET /examples")
+    history = _method(KnowledgeBase.history, "GET /history")
     tables = _method(KnowledgeBase.tables, "GET /tables")
     stats = _method(KnowledgeBase.stats, "GET /stats")
     page_image = _method(KnowledgeBase.page_image, "GET /chunks/{chunk}/pages/{page}", _page_image)
     ingest = _method(KnowledgeBase.ingest, "POST /ingest", _ingest)
     add = _method(KnowledgeBase.add, "POST /units", _add)
     update = _method(KnowledgeBase.update, "PATCH /units/{unit_id}")
+    undo = _method(KnowledgeBase.undo, "POST /undo")
+    merge = _method(KnowledgeBase.merge, "POST /merge")
     delete = _method(KnowledgeBase.delete, "DELETE /units")
     __getattr__ = _refuse
 

@@ -13,20 +13,42 @@ from ku_rag import BadInput, KnowledgeBase, KuError, NotFound, Relation, Unit, c
 from ku_rag.demo.dataset import RECORDS, build
 from ku_rag.errors import ReadOnly
 from ku_rag.graph_view import GraphView
+from ku_rag.store.stored_answers import StoredAnswers
 from ku_rag.types import Cell, Table
 from tests.serve.conftest import application, listening
 
 ONLY_LOCAL = {
-    "add_many", "apply_increments", "commits", "compact", "encoder", "examples", "export",
-    "extract", "import_", "mllm", "open", "path", "prompts", "reindex", "remove_extracted",
-    "salvage", "segmenter", "snapshot", "sync", "sync_index", "transaction", "tune",
-    "tune_confidence", "tune_texts", "upgrade", "upload_root", "verify", "watch",
-    "evaluate", "compare", "query_batch", "answers", "facets", "history", "merge", "undo",
+    # files and folders of the machine of the base
+    "open", "path", "upload_root", "export", "import_", "salvage", "snapshot", "apply_increments",
+    "sync", "watch", "commits",
+    # maintenance, which reads or writes all of it: commands on that machine
+    "compact", "extract", "reindex", "remove_extracted", "sync_index", "tune", "tune_confidence",
+    "tune_texts", "upgrade", "verify",
+    # objects in memory, and a change that several calls make
+    "encoder", "mllm", "prompts", "segmenter", "transaction",
+    # a file of records that `ingest` uploads does the same
+    "add_many",
+    # deprecated
+    "compare", "evaluate", "query_batch",
 }  # fmt: skip
 """Methods and properties that a server does not offer."""
 ONLY_LOCAL_GRAPH = {
-    "add_entity", "add_relation", "caption", "captions", "delete", "draw", "drawing", "export",
-    "import_file", "overview", "search",
+    # units that `add` and `update` change
+    "add_entity", "add_relation", "delete",
+    # files of the machine of the base
+    "export", "import_file",
+    # work of a model on many pictures
+    "caption", "captions",
+    # drawings, which pages show; `neighbourhood` has what they show
+    "draw", "drawing", "overview",
+    # the search of a paper, which `query(strict="mhmmkg")` does
+    "search",
+}  # fmt: skip
+ONLY_LOCAL_ANSWERS = {
+    # what an answer rests on is checked in the base that has given it; the page stores it
+    "add",
+    # maintenance
+    "close", "compact", "remove_invalid", "replace_unit",
 }  # fmt: skip
 QUESTION = "What is the capital of this country?"
 
@@ -107,6 +129,9 @@ def without_places(value):
         lambda kb, flag: kb.show("austria"),
         lambda kb, flag: kb.tables("austria"),
         lambda kb, flag: kb.facts("Austria"),
+        lambda kb, flag: kb.facets(where="continents=Europe"),
+        lambda kb, flag: kb.examples(2),
+        lambda kb, flag: kb.history("austria"),
         lambda kb, flag: kb.graph.evidence(QUESTION, image=flag),
         lambda kb, flag: kb.graph.show("Austria", most=3),
         lambda kb, flag: kb.graph.schema(),
@@ -187,6 +212,58 @@ def test_units_are_added_changed_and_deleted(changed, flag, countries):
         kb.delete(["austria", "atlantis"])
     assert kb.delete(["austria", "a/lamp ü"]).units == ("austria", "a/lamp ü")
     assert len(kb.list()) == 11
+
+
+def test_changes_are_listed_and_undone(changed, flag):
+    kb = changed
+    kb.update("austria", name="Republic of Austria", images=[])
+    [change] = kb.history("austria")
+    assert tuple(change.fields["name"]) == ("Austria", "Republic of Austria")
+    assert kb.undo("austria", change.number).action == "updated"
+    assert (kb.show("austria").name, len(kb.show("austria").images)) == ("Austria", 1)
+    with pytest.raises(NotFound, match="no such change"):
+        kb.undo("austria", 10**6)
+    with pytest.raises(NotFound):
+        kb.history("atlantis")
+
+
+def test_two_units_are_merged_and_separated(changed):
+    kb = changed
+    before = without_places(kb.show("belgium"))
+    preview = kb.merge("austria", "Belgium", dry_run=True)
+    assert without_places(kb.show("belgium")) == before
+    assert without_places(kb.merge("austria", "Belgium")) == without_places(preview)
+    assert kb.show("Belgium").id == "austria"
+    [change] = kb.history("austria")
+    assert {name: tuple(ends) for name, ends in change.fields.items()} == {
+        "merged": ("", "belgium")
+    }
+    kb.undo("austria")
+    assert {"austria", "belgium"} <= {unit.id for unit in kb.list()}
+    with pytest.raises(BadInput, match="are the same unit"):
+        kb.merge("austria", "Austria")
+
+
+def test_stored_answers_are_read_judged_and_exported(countries, flag, tmp_path):
+    with KnowledgeBase.open(shutil.copytree(countries / "kb", tmp_path / "kb")) as base:
+        for question in (QUESTION, "What is the currency of this country?"):
+            id = base.answers.add(base.query(flag, question), flag)
+        with listening(application(base)) as address, client.connect(address) as kb:
+            assert kb.answers.list() == base.answers.list()
+            stored, expected = kb.answers.get(id), base.answers.get(id)
+            assert (stored.picture, stored.answer) == (expected.picture, "euro")
+            assert kb.picture_hash(stored.data["units"][0]["image"])
+            kb.answers.judge(id, "wrong", right_answer="shilling", unit="Austria")
+            assert base.answers.get(id).right_answer == "shilling"
+            for answers, name in ((kb.answers, "remote"), (base.answers, "local")):
+                assert answers.export(tmp_path / name / "feedback.jsonl") == 1
+            files = [tmp_path / name / "feedback.jsonl" for name in ("remote", "local")]
+            assert files[0].read_bytes() == files[1].read_bytes()
+            kb.answers.delete(id)
+            with pytest.raises(NotFound):
+                kb.answers.get(id)
+            with pytest.raises(BadInput):
+                kb.answers.judge(kb.answers.list()[0].id, "maybe")
 
 
 def test_files_are_ingested(changed, tmp_path):
@@ -286,10 +363,12 @@ def test_replies_that_are_not_of_this_version_are_errors(status, kind, body):
     [
         (KnowledgeBase, client.RemoteKnowledgeBase, ONLY_LOCAL),
         (GraphView, client.RemoteGraph, ONLY_LOCAL_GRAPH),
+        (StoredAnswers, client.RemoteAnswers, ONLY_LOCAL_ANSWERS),
     ],
 )
 def test_the_methods_that_a_server_does_not_offer_are_known(facade, remote, missing):
-    names = {name for name in vars(facade) if not name.startswith("_")} - {"graph"}
+    names = {name for name in vars(facade) if not name.startswith("_")}
+    names -= {"graph", "answers"}
     assert {name for name in names if not hasattr(remote, name)} == missing
     for name in names - missing - {"close"}:
         expected = [*inspect.signature(getattr(facade, name)).parameters]

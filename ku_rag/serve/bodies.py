@@ -136,6 +136,25 @@ class Feedback(BaseModel):
     delete: bool = Field(False, description="Delete the answer instead.")
 
 
+class UndoBody(BaseModel):
+    """A change that is to be undone."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: str = Field(description="Id of the unit.", examples=["Lamp"])
+    number: int | None = Field(None, description="Of the change; null for the last.")
+
+
+class MergeBody(BaseModel):
+    """Two units that are the same thing, each by its id or its unique name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: str = Field(description="The unit that stays.", examples=["Lamp"])
+    other: str = Field(description="The unit whose sources join it.", examples=["Lantern"])
+    dry_run: bool = Field(False, description="Only return what the merged unit would be.")
+
+
 class UnitChanges(BaseModel):
     """New values of fields of a unit; absent fields stay as they are."""
 

@@ -20,8 +20,10 @@ from ku_rag.graph.model import Direction
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.bodies import (
     Feedback,
+    MergeBody,
     QueryBody,
     SearchBody,
+    UndoBody,
     UnitChanges,
     body,
     fields_of,
@@ -70,6 +72,7 @@ Offset = Annotated[int, Query(ge=0, le=2**40)]
 Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
 Size = Annotated[int, Query(ge=0, le=2048, description="Greatest width and height; 0 for any.")]
 FileNames = Annotated[tuple[str, ...], Form(examples=[["Bridge/photo.jpg", "Bridge/about.txt"]])]
+Conditions = Annotated[tuple[str, ...], Query(examples=[["calories<100"]])]
 Shares = Annotated[tuple[float, ...], Query()]
 IfNoneMatch = Annotated[str, Header()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
@@ -141,7 +144,7 @@ async def list_units(
     limit: Limit = 50,
     offset: Offset = 0,
     kind: str | None = None,
-    where: Annotated[tuple[str, ...], Query()] = (),
+    where: Conditions = (),
 ) -> Response:
     """List units ordered by id, and the offset of the next page."""
 
@@ -224,6 +227,41 @@ async def change_unit(
             return function(kb)
 
     return base.respond(await base.change(checked))
+
+
+@router.get("/history")
+async def list_history(base: Base, unit: Name) -> Response:
+    """List the changes of a unit by hand, the last first."""
+    return await base.reply(lambda kb: {"items": kb.history(unit)})
+
+
+@router.post("/undo", **WRITES)
+async def undo(request: Request, base: Base, form: UndoBody, if_match: IfMatch = "") -> Response:
+    """Undo a change of a unit by hand, or a merge."""
+    by = request.state.key.name
+    return await change_unit(
+        base, form.unit, if_match, lambda kb: kb.undo(form.unit, form.number, by=by)
+    )
+
+
+@router.post("/merge", **WRITES)
+async def merge(request: Request, base: Base, form: MergeBody) -> Response:
+    """Merge two units: all sources of the other one join the unit, and the other is deleted."""
+    by, names = request.state.key.name, (form.unit, form.other)
+    merged = await base.change(lambda kb: kb.merge(*names, dry_run=form.dry_run, by=by))
+    return base.respond(merged)
+
+
+@router.get("/facets")
+async def get_facets(base: Base, kind: str | None = None, where: Conditions = ()) -> Response:
+    """Return labels with few values, or with ranges of numbers, of the units that pass."""
+    return await base.reply(lambda kb: kb.facets(kind=kind, where=where))
+
+
+@router.get("/examples")
+async def list_examples(base: Base, count: Annotated[int, Query(ge=1, le=100)] = 4) -> Response:
+    """List example questions about the base, some with a picture."""
+    return await base.reply(lambda kb: {"items": kb.examples(count)})
 
 
 @router.get("/tables")
