@@ -2,7 +2,7 @@
 
 uploads/  jobs.sqlite  a row for each job, until a day after its end
           jobs.lock    held by the process that runs a job
-          FOLDER/…     the files of a job that has not ended
+          FOLDER/…     the files of a job that has not ended, or that can be retried
 
 Accepting a job waits for no writer of ku.sqlite, and copies of the base leave jobs out.
 """
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from starlette.exceptions import HTTPException
 
-from ku_rag.errors import Corrupt, NotFound, ReadOnly
+from ku_rag.errors import Corrupt, NotFound, ReadOnly, Refused
 from ku_rag.serve import uploads
 from ku_rag.store.connection import Connection
 from ku_rag.store.lock import WriterLock
@@ -70,10 +70,16 @@ class Job:
         """Whether the job is done, failed or cancelled."""
         return self.state not in ("queued", "running")
 
+    @property
+    def can_retry(self) -> bool:
+        """Whether the job failed or left something out, so that its files are kept."""
+        report = json.loads(self.results).get("report") or {"quarantined": ()}
+        return not self.is_cancelled and (self.state == "failed" or bool(report["quarantined"]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the state, the number of records read, and the report or the problem."""
         results = {"records": 0, "report": None, "error": None} | json.loads(self.results)
-        return {"id": self.id, "state": self.state, **results}
+        return {"id": self.id, "state": self.state, "can_retry": self.can_retry, **results}
 
 
 class JobStore(SideDatabase):
@@ -133,17 +139,22 @@ class JobStore(SideDatabase):
     def claim(self) -> Job | None:
         """Mark the first job that has not ended as running; return it as it was before.
 
-        Rows of jobs that ended a day ago are removed. The caller holds `lock`.
+        Jobs that ended a day ago are removed with their files. The caller holds `lock`.
         """
         with self.transaction() as connection:
-            connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - _KEPT_S,))
+            old, past = f"DELETE FROM jobs WHERE ended < ? RETURNING {_COLUMNS}", self._clock()
+            for row in connection.execute(old, (past - _KEPT_S,)).fetchall():
+                self._delete_files(Job(*row))
             if job := _select(connection, "ended IS NULL ORDER BY number LIMIT 1"):
                 running = "state = 'running', attempts = attempts + 1"
                 connection.execute(f"UPDATE jobs SET {running} WHERE id = ?", (job.id,))
             return job
 
     def end(self, job: Job, state: str, **results: object) -> None:
-        """Store how a job ended, then delete its files; or let it wait again, as if not claimed."""
+        """Store how a job ended, and delete its files unless it can be retried.
+
+        In the state "queued" it waits again, as if it had not been claimed.
+        """
         ended = None if state == "queued" else self._clock()
         with self.transaction() as connection:
             connection.execute(
@@ -151,13 +162,22 @@ class JobStore(SideDatabase):
                 "WHERE id = ? AND ended IS NULL",
                 (state, json.dumps(results), ended, job.attempts, job.id),
             )
-        if ended:
-            with suppress(Corrupt):
-                shutil.rmtree(self.files(job), ignore_errors=True)
+        if ended and not self.get(job.id).can_retry:
+            self._delete_files(job)
+
+    def retry(self, id: str) -> Job:
+        """Let a job that can be retried wait again, with the same files."""
+        if not (job := self.get(id)).can_retry or not (self._folder / job.folder).is_dir():
+            raise Refused("there is nothing to retry: the files of this job are not kept")
+        again = "state = 'queued', ended = NULL, attempts = 0, results = '{}', is_cancelled = 0"
+        with self.transaction() as connection:
+            connection.execute(f"UPDATE jobs SET {again} WHERE id = ?", (id,))
+        return self.get(id)
 
     def cancel(self, id: str) -> Job:
-        """Cancel a job: one that waits ends at once, one that runs soon."""
-        self.get(id)
+        """Cancel a job: one that waits ends at once, one that runs soon; kept files are deleted."""
+        if self.get(id).can_retry:
+            self._delete_files(self.get(id))
         with self.transaction() as connection:
             connection.execute("UPDATE jobs SET is_cancelled = 1 WHERE id = ?", (id,))
         if (job := self.get(id)).state == "queued":
@@ -172,14 +192,19 @@ class JobStore(SideDatabase):
             raise Corrupt(f"{self.file} is damaged ({reason}): {_REMEDY}")
         return folder
 
+    def _delete_files(self, job: Job) -> None:
+        with suppress(Corrupt):
+            shutil.rmtree(self.files(job), ignore_errors=True)
+
     def remove_strays(self) -> None:
-        """Delete files in the folder of uploads that belong to no job that has not ended."""
+        """Delete files in the folder of uploads that belong to no job that may need them."""
 
         def is_needed(name: str) -> bool:
             if name.startswith("jobs.") or not self.exists:
                 return name.startswith("jobs.")
             with self.transaction() as connection:
-                return _select(connection, "folder = ? AND ended IS NULL", name) is not None
+                job = _select(connection, "folder = ?", name)
+                return job is not None and (job.can_retry or not job.has_ended)
 
         uploads.remove_strays(self._folder, is_needed)
 

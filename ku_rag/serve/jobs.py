@@ -32,7 +32,7 @@ class _Interrupted(Exception):
 class JobQueue:
     """The ingest jobs of a base; a job that the end of a process interrupts is run again.
 
-    `accept`, `show` and `cancel` return the public JSON of a job, and raise as `JobStore` does.
+    Methods that return the public JSON of a job raise as those of `JobStore` do.
     """
 
     def __init__(self, base: ServedBase, clock: Callable[[], float]) -> None:
@@ -71,6 +71,13 @@ class JobQueue:
     def show(self, id: str) -> dict[str, Any]:
         """Return the state of a job."""
         return self._public(self._store.get(id))
+
+    async def retry(self, id: str) -> dict[str, Any]:
+        """Run a job again that failed or left something out."""
+        self._cancelled.discard(id)
+        job = await asyncio.to_thread(self._store.retry, id)
+        self._is_waking.set()
+        return self._public(job)
 
     def cancel(self, id: str) -> dict[str, Any]:
         """Cancel a job; committed records stay."""

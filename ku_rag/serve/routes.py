@@ -447,7 +447,13 @@ async def job_events(queue: Queue, job_id: str) -> Response:
     return await queue.base.events(queue.events(job_id))
 
 
+@router.post("/jobs/{job_id}/retry", status_code=202, **WRITES)
+async def retry_job(queue: Queue, job_id: str) -> Response:
+    """Run an ingest again that failed or left something out, with the files that it kept."""
+    return queue.base.respond(await queue.retry(job_id), 202)
+
+
 @router.delete("/jobs/{job_id}", status_code=202, **WRITES)
 async def cancel_job(queue: Queue, job_id: str) -> Response:
-    """Cancel an ingest; committed records stay."""
+    """Cancel an ingest, or delete the files that it kept; committed records stay."""
     return queue.base.respond(await asyncio.to_thread(queue.cancel, job_id), 202)

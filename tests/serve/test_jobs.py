@@ -320,6 +320,44 @@ def test_an_ingest_that_fails_says_why(client, served):
     assert client.post("/v1/ingest").status_code == 422
 
 
+def test_a_failed_ingest_is_tried_again_with_the_same_files(client, served, fruit_base):
+    images, aside = served.path / "images", served.path / "aside"
+    images.rename(aside)
+    images.write_bytes(b"no folder")
+    photo = (fruit_base / "Kiwi" / "photo.png").read_bytes()
+    location = upload(client, FILE, ("files", ("Pear/photo.png", photo + b" ")))
+    job = ended(client, location)
+    assert (job["state"], job["can_retry"]) == ("failed", True)
+    assert len(folders_in(served.path / "uploads")) == 1
+    images.unlink()
+    aside.rename(images)
+    assert client.post(f"{location}/retry").status_code == 202
+    job = ended(client, location)
+    assert (job["state"], job["error"], job["can_retry"]) == ("done", None, False)
+    assert len(served.show("Pear").images) == 1
+    assert folders_in(served.path / "uploads") == []
+    assert client.post(f"{location}/retry").status_code == 409
+    assert client.post("/v1/jobs/nothing/retry").status_code == 404
+
+
+def test_files_are_kept_for_a_retry_until_they_are_deleted_or_a_day_is_over(served):
+    left_out = ("files", ("x.xyz", b"x"))
+    with serving(served) as client:
+        kept, deleted = upload(client, FILE, left_out), upload(client, left_out)
+        assert [ended(client, job)["can_retry"] for job in (kept, deleted)] == [True, True]
+        assert client.delete(deleted).json()["can_retry"] is False
+        assert client.post(f"{deleted}/retry").status_code == 409
+    with serving(served) as client:
+        assert client.post(f"{kept}/retry").status_code == 202
+        assert ended(client, kept)["report"]["units_unchanged"] == 1
+        assert len(folders_in(served.path / "uploads")) == 1
+    later = time.time() + 86_500
+    with serving(served, clock=lambda: later) as client:
+        ended(client, upload(client, MELON))
+        assert folders_in(served.path / "uploads") == []
+        assert client.post(f"{kept}/retry").status_code == 404
+
+
 def test_further_requests_are_refused_when_all_threads_are_busy(fruit_base):
     may_fail = threading.Event()
 

@@ -32,7 +32,7 @@ function onSubmit(form, action) {
     const button = find("button", form), status = find("[role=status]", form);
     button.disabled = true;
     status.textContent = "Working …";
-    status.textContent = await action(status).catch((error) => error.message);
+    status.textContent = await action(status, event.submitter).catch((error) => error.message);
     button.disabled = false;
   });
 }
@@ -67,18 +67,18 @@ if (ask ?? similar) {
   addEventListener("drop", (event) => setPicture(event, event.dataTransfer));
 }
 
-onSubmit(ask, async (status) => {
-  const cancel = find("#cancel"), asking = new AbortController();
+onSubmit(ask, async (status, button) => {
+  const cancel = find("#cancel"), asking = new AbortController(), body = new FormData(ask, button);
   cancel.onclick = () => asking.abort(new Error("Cancelled.")); // the server ends after its step
   cancel.hidden = false;
-  return showAnswer(status, asking.signal).finally(() => { cancel.hidden = true; });
+  return showAnswer(status, body, asking.signal).finally(() => { cancel.hidden = true; });
 });
 
-async function showAnswer(status, signal) {
+async function showAnswer(status, body, signal) {
   find("#start")?.remove(); // the answer takes its place
   status.classList.remove("spoken");
-  const options = { method: "POST", headers: { Accept: "text/event-stream" }, signal };
-  const response = await send("", { ...options, body: new FormData(ask) });
+  const headers = { Accept: "text/event-stream" };
+  const response = await send("", { method: "POST", headers, body, signal });
   for await (const [kind, { html, detail }] of readEvents(response)) {
     if (kind === "error") throw new Error(detail);
     answer.innerHTML = html; // the server has escaped texts in it
@@ -123,11 +123,16 @@ if (drawing) {
 }
 
 async function showJob(address) {
-  const busy = find("span", job);
+  const busy = find("span", job), again = find("p > button", job);
   job.hidden = busy.hidden = false;
+  again.hidden = true;
   find("button", job).onclick = () => send(address, { method: "DELETE" });
+  again.onclick = () => send(`${address}/retry`, { method: "POST" }).then(() => showJob(address), (error) => {
+    find("[role=status]", job).textContent = error.message;
+  });
   const response = await send(`${address}/events`);
-  for await (const [, { state, records, report, error }] of readEvents(response)) {
+  for await (const [, { state, records, report, error, can_retry: canRetry }] of readEvents(response)) {
+    again.hidden = !canRetry;
     const { quarantined = [], ...counts } = report ?? { records };
     const counted = Object.entries(counts).map((entry) => entry.join(": ").replace("_", " "));
     find("[role=status]", job).textContent = `${state}; ${error?.detail ?? counted.join(", ")}`;
