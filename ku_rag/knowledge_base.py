@@ -1136,7 +1136,8 @@ class KnowledgeBase:
         It holds for this encoder of texts. 0 searches by keywords alone.
 
         Args:
-            questions: a file of JSON lines, {"question", "units"} as for `ku eval`, 20 or more.
+            questions: a file of JSON lines, {"question", "units"} as for `ku eval`, 20 or more;
+                those with an image are skipped.
 
         Raises:
             BadInput: a record cannot be read, or too few have units; nothing was changed.

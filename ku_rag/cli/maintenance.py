@@ -90,7 +90,8 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
     counts as sure costs as much as four right ones that do not.
 
     With --texts, 20 or more questions set how much the encoder counts beside keywords when texts
-    are searched. Each line of the file is {"question": text, "units": [ids]}, as for `ku eval`.
+    are searched. Each line of the file is {"question": text, "units": [ids]}, as for `ku eval` and
+    by `ku feedback`; questions about pictures are skipped.
     """
     if confidence and texts:
         raise click.UsageError("give either --confidence or --texts")

@@ -47,7 +47,7 @@ def tune_text_weight(
     """Search for the units of questions with several weights, and store the best one.
 
     A record is "file:line" and {"question": text, "units": [ids]}, as for `ku eval`, or the error
-    of a line. Records without units are skipped.
+    of a line. Records without units, and those with an image, are skipped.
 
     Raises:
         NotFound: the base has no unit of an id.
@@ -63,7 +63,7 @@ def tune_text_weight(
         if not question.strip():
             raise BadInput(f"{where}: the question is empty")
         units = arguments.texts(record.get("units", ()), f"{where}: units")
-        if units:
+        if units and not record.get("image"):
             with snapshot(connection):
                 right = connection.column(
                     "SELECT chunk FROM json_each(?) JOIN unit_chunks ON unit = value WHERE owned",
@@ -73,8 +73,8 @@ def tune_text_weight(
                 ranks.append([_rank(base, question, matched, set(right), w) for w in weights])
     if len(ranks) < _FEWEST:
         raise BadInput(
-            f'{len(ranks)} records have units: expected at least {_FEWEST} of {{"question": text, '
-            '"units": [ids]}'
+            f"{len(ranks)} records have units and no image: expected at least {_FEWEST} of "
+            '{"question": text, "units": [ids]}'
         )
     means = [round(sum(column) / len(ranks), 4) for column in zip(*ranks, strict=True)]
     if not any(means):

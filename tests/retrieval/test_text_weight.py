@@ -98,7 +98,8 @@ def test_an_encoder_that_misleads_gets_none_and_the_weight_is_kept(tmp_path):
     ("record", "error", "message"),
     [
         ({"question": "A lamp?", "units": ["a lamp"]}, NotFound, "no unit 'a lamp'"),
-        ({"question": "A lamp?"}, BadInput, "0 records have units: expected at least 20"),
+        ({"question": "A lamp?"}, BadInput, "0 records have units and no image"),
+        ({"question": "A lamp?", "units": ["x"], "image": "a.jpg"}, BadInput, "0 records have"),
         ({"question": " ", "units": []}, BadInput, "questions.jsonl:1: the question is empty"),
         ({"question": 3, "units": []}, BadInput, "questions.jsonl:1: question"),
     ],
