@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
@@ -102,18 +102,30 @@ class UnitTools:
         self._folders = [folder.resolve() for folder in folders]
 
     def ask(
-        self, question: str, picture: Picture = "", k: Count | None = None, unit: str | None = None
+        self,
+        question: str,
+        picture: Picture = "",
+        k: Count | None = None,
+        unit: str | None = None,
+        kind: str | None = None,
+        where: Sequence[str] = (),
+        method: Literal["", "evidence", "model-only"] = "",
     ) -> Annotated[CallToolResult, QuestionAnswer]:
-        """Answer a question from the knowledge base, about a picture or the unit of an id."""
+        """Answer a question, about a picture, the unit of an id, or units by kind and metadata."""
         image = self._picture(picture) if picture else None
-        answer = self._kb.query(image, question, k=k, unit=unit)
+        answer = self._kb.query(
+            image, question, k=k, unit=unit, kind=kind, where=where, method=method
+        )
         parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
         fields = {name: getattr(answer, name) for name in parts} | {"why": answer.reading.why}
         return self._result(QuestionAnswer, fields)
 
-    def look(self, picture: Picture, k: Count = 5) -> Annotated[CallToolResult, SearchAnswer]:
+    def look(
+        self, picture: Picture, k: Count = 5, kind: str | None = None, where: Sequence[str] = ()
+    ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find the units that a picture shows, and their texts."""
-        return self._result(SearchAnswer, self._kb.search(image=self._picture(picture), k=k))
+        image = self._picture(picture)
+        return self._result(SearchAnswer, self._kb.search(image=image, k=k, kind=kind, where=where))
 
     def search(
         self, text: str, k: Count = 5, kind: str | None = None, where: Sequence[str] = ()

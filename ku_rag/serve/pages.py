@@ -55,6 +55,19 @@ def mark(piece: Mapping[str, Any], result: Mapping[str, Any]) -> Markup:
     return Markup(mark_text(piece["text"], spans, text))
 
 
+def unit_names(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the units that an answer lists, by id."""
+    listed = {unit["id"]: unit["name"] for unit in result.get("units", ())}
+    for chunk in result.get("chunks", ()):
+        listed |= zip(chunk["unit_ids"], chunk.get("unit_names", ()), strict=False)
+    return listed
+
+
+def counted(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun, such as "1 unit" or "2,000 units"."""
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
+
+
 def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the entities of a graph path, each with the arrow that leads to it."""
     rest, steps = path["text"], []
@@ -85,7 +98,9 @@ def plain(value: object) -> str:
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.filters |= {"split_path": split_path, "parts": field_parts, "plain": plain}
+_templates.filters |= {
+    filter.__name__: filter for filter in (split_path, field_parts, plain, counted, unit_names)
+}
 _templates.globals |= {"mark": mark, "no_answer": NO_ANSWER}
 
 
@@ -117,19 +132,26 @@ def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
     return render_page(request, base, "problem.html", problem["status"], problem=problem)
 
 
-async def _question(
-    question: Annotated[str, Query(max_length=10_000)] = "",
-    image: Name = "",
-    unit: Name = "",
-    kind: Name = "",
-) -> QueryBody | None:
-    """Return the question of an address, about a stored picture, a unit or neither."""
-    fields = {"question": question, "image": image, "unit": unit, "kind": kind}
-    return _query(fields) if question.strip() else None
+class AddressBody(QueryBody):
+    """The question of an address, if it has one, and the stored answer that it continues."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    question: str = Field("", max_length=10_000)
+    answer: str = Field(
+        "", description="Id of the answer; its picture, or question, is asked about."
+    )
 
 
-def _query(fields: Mapping[str, object]) -> QueryBody:
-    return QueryBody.model_validate({name: value for name, value in fields.items() if value})
+async def _question(base: Base, form: Annotated[AddressBody, Query()]) -> QueryBody | None:
+    """Return the question of an address, about a picture, a unit or neither."""
+    fields = form.model_dump(exclude={"answer"}, exclude_defaults=True)
+    if form.answer:
+        stored = await base.read(lambda kb: kb.answers.get(form.answer))
+        earlier = {"question": stored.question, "unit": stored.about}
+        fields = earlier | fields | {"image": data_uri(stored.picture or b"")}
+    fields = {name: value for name, value in fields.items() if value}
+    return QueryBody.model_validate(fields) if fields.get("question", "").strip() else None
 
 
 class GalleryBody(SearchBody):
@@ -139,6 +161,10 @@ class GalleryBody(SearchBody):
 
     like: str = Field("", pattern="^([0-9a-f]{64})?$")
     offset: int = Field(0, ge=0, le=2**40)
+
+    def filters(self) -> dict[str, Any]:
+        """Return what an address of the gallery has beside the page."""
+        return self.model_dump(include={"text", "kind", "where", "like", "least"})
 
 
 AddressQuery = Annotated[QueryBody | None, Depends(_question)]
@@ -159,20 +185,15 @@ async def ask(request: Request, base: Base, form: AddressQuery) -> Response:
 
 
 @router.get("/report")
-async def report(base: Base, form: AddressQuery, answer: Name = "") -> Response:
+async def report(base: Base, form: AddressQuery) -> Response:
     """Return the report of a question, or of that of a stored answer: one file with pictures."""
-    if form is None and not answer:
+    if form is None:
         raise BadInput("the address has no question: expected /report?question=…")
 
     def write(kb: KnowledgeBase) -> bytes:
-        query = form
-        if query is None:
-            stored = kb.answers.get(answer)
-            image = data_uri(stored.picture or b"")
-            query = _query({"question": stored.question, "image": image, "unit": stored.about})
         with TemporaryDirectory() as folder:
             file = Path(folder) / "answer.html"
-            kb.query(query.picture(kb), query.question, report=file, **query.options())
+            kb.query(form.picture(kb), form.question, report=file, **form.options())
             return file.read_bytes()
 
     headers = {"Content-Disposition": 'attachment; filename="answer.html"'}
@@ -187,8 +208,7 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
     """
     result: dict[str, Any] = {"question": form.question, "rounds": []}
     if not (form.image or "").startswith("data:"):
-        names = {"question", "image", "unit", "kind"}
-        result["link"] = form.model_dump(include=names, exclude_none=True)
+        result["link"] = form.model_dump(exclude={"stream"}, exclude_defaults=True)
     steps, most = base.stream(form.events), request.app.state.settings.answers
     is_ours = request.method == "POST" or request.headers.get("sec-fetch-site") == "same-origin"
     stores = most and is_ours and request.state.may_write
@@ -238,9 +258,16 @@ async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
 async def list_units(
     request: Request, base: Base, form: Annotated[GalleryBody, Query()]
 ) -> Response:
-    """Return a page of units by id, or of those that a text or a stored picture finds."""
-    ends = request.query_params.multi_items()  # ">=price" and "<=price" are the ends of a range
-    form.where += [f"{name[2:]}{name[:2]}{end}" for name, end in ends if name[1:2] == "=" and end]
+    """Return a page of units by id, or of those that a text or a stored picture finds.
+
+    The form sends fields that are blank, and ">=price" and "<=price" for the ends of a range: the
+    browser is sent to the address with conditions instead.
+    """
+    fields = request.query_params.multi_items()
+    ends = [(name[2:] + name[:2], end) for name, end in fields if name[1:2] == "="]
+    form.where = [*filter(None, form.where), *(name + end for name, end in ends if end)]
+    if ends or not all(value for _, value in fields):
+        return RedirectResponse(base.address("/units", **form.filters(), offset=form.offset), 303)
     return await _gallery(request, base, form)
 
 
@@ -278,7 +305,7 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
     values, page = await base.read(find), form.offset // _PAGE + 1
     last = 1 if is_search else -(-values["facets"].units // _PAGE)
     near = sorted({1, last, *range(page - 2, page + 3)} & {*range(1, last + 1)})
-    filters = form.model_dump(include={"text", "kind", "where", "like", "least"})
+    filters = form.filters()
 
     def narrowed(**changes: object) -> str:
         return base.address("/units", **filters | changes)
@@ -350,12 +377,13 @@ async def change_unit(
     actions: dict[str, Callable[[KnowledgeBase], object]] = {
         "edit": edit,
         "undo": lambda kb: kb.undo(unit_id, form.number, by=by),
-        "merge": lambda kb: kb.merge(unit_id, form.other),
+        "separate": lambda kb: kb.undo(unit_id, form.number, by=by),
+        "merge": lambda kb: kb.merge(unit_id, form.other, by=by),
         "delete": lambda kb: kb.delete(unit_id),
     }
     await routes.change_unit(base, unit_id, form.tag, actions[form.operation])
     path = "/units" if form.operation == "delete" else f"/units/{unit_id}"
-    changed = form.operation in ("edit", "undo")
+    changed = form.operation in ("edit", "undo", "merge")
     return RedirectResponse(base.address(path, changed=changed), 303)
 
 
@@ -392,6 +420,8 @@ async def show_graph(
         return values | {"problem": problem}
 
     form: dict[str, Any] = {"name": name, "to": to, "relation": relation, "zoom": zoom}
+    if "" in request.query_params.values():  # fields of the form that are blank
+        return RedirectResponse(base.address("/graph", **form), 303)
     return render_page(request, base, "graph.html", **form, **await base.read(show))
 
 

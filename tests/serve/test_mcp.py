@@ -111,11 +111,21 @@ def test_look_and_unit_show_pictures_that_are_resources(server, mango):
             assert (picture.format, picture.size) == ("JPEG", (96, 64))
 
 
-def test_search_and_paths(server, served):
+def test_search_and_paths(server, served, mango):
     served.graph.add_relation("Mango", "grown in", "Peru")
     found = call(server, "search", text="sweet", k=1).structured_content
     assert [one["origin"] for one in found["chunks"]] == ["Mango"]
-    assert call(server, "search", text="sweet", kind="tree").structured_content["chunks"] == []
+    for tool, given in (
+        ("search", {"text": "sweet"}),
+        ("look", {"picture": data_uri(mango)}),
+        ("ask", {"question": QUESTION, "picture": data_uri(mango)}),
+    ):
+        assert call(server, tool, **given, kind="tree").structured_content["units"] == []
+        assert call(server, tool, **given, where=["price<3"]).structured_content["chunks"] == []
+    with_graph = call(
+        server, "ask", question="Which country does the Mango come from?", method="evidence"
+    ).structured_content
+    assert (with_graph["answer"], with_graph["outcome"]) == ("Peru", "answered")
     paths = call(server, "graph_paths", start="Mango", end="Peru").structured_content
     assert paths == {"result": ["Mango —grown in→ Peru"]}
 

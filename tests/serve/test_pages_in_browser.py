@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, Unit
+from ku_rag.serve.app import create_app
 from tests.serve.conftest import application, listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -162,7 +163,7 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
     page.get_by_label("Text 2").fill("It is heavy.")
     page.get_by_role("button", name="Save").click()
     page.locator("p.text", has_text="It is heavy.").wait_for()
-    change = page.get_by_role("region", name="Change of kind, texts").first
+    change = page.get_by_role("group", name="Change of kind, texts").first
     assert change.locator("del").all_inner_texts() == ["entity"]
     assert change.locator("ins").all_inner_texts() == ["lamp", "It is heavy."]
     assert page.locator("p.text").count() == 2
@@ -311,7 +312,7 @@ def test_a_change_is_shown_and_undone(any_page, served):
     page.get_by_role("button", name="Save").click()
     page.get_by_role("heading", name="Mango fruit").wait_for()
     assert served.show("Mango").texts == ("It is sour.",)
-    change = page.get_by_role("region", name="Change of name").first
+    change = page.get_by_role("group", name="Change of name").first
     assert change.locator("del").first.inner_text() == "Mango"
     change.get_by_role("button", name="Undo").click()
     page.get_by_role("heading", name="Mango", exact=False).wait_for()
@@ -335,6 +336,12 @@ def test_two_units_are_merged(any_page, served):
     merge.get_by_role("button", name="Merge").click()
     page.locator("p.text", has_text="It is a tree.").wait_for()
     assert served.show("Mangifera").id == "Mango"
+    change = page.get_by_role("group", name="Change of merged").first
+    assert change.locator("ins").inner_text() == "m2"
+    change.get_by_role("button", name="Undo").click()
+    page.get_by_role("heading", name="Mango", exact=False).wait_for()
+    page.locator("p.text", has_text="It is a tree.").wait_for(state="detached")
+    assert served.show("Mangifera").id == "m2"
 
 
 def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
@@ -349,6 +356,39 @@ def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
     assert "things.jsonl" in page.locator("#job .text").inner_text()
     page.goto("/units/t7")
     assert page.get_by_role("heading", name="Thing 7").is_visible()
+
+
+def test_an_ingest_that_left_something_out_is_tried_again(page, served):
+    page.goto("/units")
+    page.get_by_text("Add files").click()
+    again = page.get_by_role("button", name="Try again")
+    file = {"name": "x.xyz", "mimeType": "", "buffer": b"x"}
+    page.get_by_label("Files").set_input_files(file)
+    page.get_by_role("button", name="Upload").click()
+    page.locator("#job .text", has_text="x.xyz").wait_for()
+    with page.expect_response(re.compile("/retry$")) as response:
+        again.click()
+    assert response.value.status == 202
+    again.wait_for()
+    page.get_by_label("Files").set_input_files(file | {"name": "x.txt"})
+    page.get_by_role("button", name="Upload").click()
+    again.wait_for(state="hidden")
+
+
+def test_a_unit_is_chosen_for_the_picture_that_is_shown(browser, fruit_base):
+    with (
+        KnowledgeBase.open(fruit_base.with_name("kb"), confidence_threshold=1) as kb,
+        listening(application(kb, answers=0)) as address,
+        browser.new_context(base_url=address) as context,
+    ):
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("Picture").set_input_files(fruit_base / "Mango" / "photo.png")
+        ask(page, "Which country does it come from?")
+        page.get_by_role("button", name="Mango").click()
+        page.get_by_role("heading", name="Peru").wait_for()
+        assert page.get_by_alt_text("Your picture").is_visible()
+        assert page.locator("#picture rect").bounding_box()["width"] > 10
 
 
 @pytest.mark.parametrize("address", [{"keys": ["a;b c"]}], indirect=True)
@@ -388,9 +428,7 @@ def test_the_first_view_is_usable_soon(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages_are_accessible_and_fit(
-    browser, address, served, shop, fruit_base, scheme, width, request
-):
+def test_pages_are_accessible_and_fit(browser, served, shop, fruit_base, scheme, width, request):
     """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
     axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
     shop.update("tool-01", name="Tool one", texts=["It is sharp."], metadata={"colour": "red"})
@@ -402,8 +440,15 @@ def test_pages_are_accessible_and_fit(
         served.answers.judge(served.answers.add(served.query(None, text)), verdict)
     served.answers.judge(id, "wrong", right_answer="Chile", unit="Kiwi")
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    with browser.new_context(base_url=address, bypass_csp=True, **options) as context:
+    folder = served.path.parent  # a server whose bases can change has the page of bases and keys
+    app = create_app({"kb": served}, folder=folder, open_base=KnowledgeBase.open)
+    with (
+        listening(app) as address,
+        browser.new_context(base_url=address, bypass_csp=True, **options) as context,
+    ):
         page = context.new_page()
+        for key in ({"name": "Office", "days": 90}, {"name": "Lab", "bases": ["kb"]}):
+            assert page.request.post("/v1/keys", data=key).ok
         for name in ("Mango", "Papaya"):
             related = {"name": name, "relations": [{"relation": "grows in", "target": "Peru"}]}
             assert page.request.post("/v1/units", data=related).ok
@@ -419,8 +464,10 @@ def test_pages_are_accessible_and_fit(
             "changed": "/units/tool-01?changed=1&other=Mango",
             "narrowed": "/units?kind=tool&where=colour%3Dred&offset=0",
             "problem": "/units/nothing",
+            "bases": "/bases",
         }.items():
             page.goto(path)
+            page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
             page.evaluate(rules)
             broken = page.evaluate("axe.run()")["violations"]
             assert [(rule["id"], rule["nodes"][0]["html"]) for rule in broken] == []

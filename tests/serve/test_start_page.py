@@ -47,6 +47,56 @@ def test_an_uploaded_picture_has_no_address_unless_it_is_stored(served, fruit_ba
     assert "Link to this answer" not in page.text
 
 
+def test_a_unit_that_is_chosen_for_an_unsure_picture_keeps_the_picture(fruit_base):
+    photo = next((fruit_base / "Mango").glob("*.png")).read_bytes()
+    fields = {"question": (None, "Which country does it come from?"), "image": ("a.png", photo)}
+    path = fruit_base.with_name("kb")
+    with KnowledgeBase.open(path, confidence_threshold=1) as kb, serving(kb) as client:
+        page = client.post("/", files=fields)
+        (address,) = (link for link in links(page) if "&unit=Mango&answer=" in link)
+        chosen = client.get(address, headers={"Sec-Fetch-Site": "same-origin"})
+        assert "<h2>Peru</h2>" in chosen.text
+        [stored, before] = kb.answers.list()
+        assert (stored.about, before.outcome) == ("Mango", "unsure")
+        assert kb.answers.get(stored.id).data["size"] == kb.answers.get(before.id).data["size"]
+    with KnowledgeBase.open(path, confidence_threshold=1) as kb, serving(kb, answers=0) as client:
+        page = client.post("/", files=fields)  # its form, where the picture is still chosen
+        assert '<button form="ask" name="unit" value="Mango">' in page.text
+        [image] = client.get("/v1/units/Mango").json()["images"]
+        page = client.post("/", files=fields | {"image": (None, image), "k": (None, "3")})
+        (address,) = (link for link in links(page) if "&unit=Mango" in link)
+        assert "k=3" in address.split("&")
+        assert image.replace("/", "%2F") in address
+
+
+def test_fields_of_a_form_that_are_blank_leave_the_address(client, served):
+    for number in range(3):
+        served.add(Unit(f"Tool {number}", id=f"t{number}", metadata={"price": number}))
+    fields = {"text": "", "kind": "", ">=price": "1", "<=price": "", "where": "price<2"}
+    page = client.get("/units", params=fields)
+    assert str(page.url.raw_path, "ascii") == "/units?where=price%3C2&where=price%3E%3D1"
+    assert re.findall("Tool .", page.text) == ["Tool 1"]
+    page = client.get("/graph", params={"name": "Mango", "to": "", "relation": ""})
+    assert dict(page.url.params) == {"name": "Mango", "zoom": "1"}
+
+
+def test_evidence_is_labelled_by_the_names_of_units(client, served):
+    served.add(Unit("Green lamp", id="lamp-17", texts=["The lamp from Ulm is green."]))
+    page = ask(client, "What colour is the green lamp from Ulm?")
+    assert '<a href="/units/lamp-17">Green lamp</a>' in page.text
+    assert ">lamp-17<" not in page.text
+    served.merge("Mango", "lamp-17")
+    page = client.get(page.url.path)
+    assert "/units/lamp-17" not in page.text
+    assert '<a href="/units/Mango">' in page.text
+
+
+def test_one_of_a_thing_is_counted_in_the_singular(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb, serving(kb) as client:
+        kb.add(Unit("Lamp", texts=["It is red."]))
+        assert re.search(r"1 unit, 0 pictures,\s+1 passage\.", client.get("/").text)
+
+
 def test_a_stored_picture_is_asked_about_by_its_address(client, served):
     image = client.get("/v1/units/Mango").json()["images"][0]
     fields = {"question": "What is this?", "image": image}
