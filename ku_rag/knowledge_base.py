@@ -945,7 +945,7 @@ class KnowledgeBase:
                 self.graph.add_relation(unit_id, new.relation, new.target, **notes)
 
     def history(self, unit_id: str) -> builtins.list[UnitChange]:
-        """Return the changes of a unit by `update`, `undo` and `merge`, the last first.
+        """Return the changes of a unit by `update` and `undo`, the last first.
 
         So many are kept as the setting `history` says, until `compact` deletes them.
 
@@ -960,9 +960,6 @@ class KnowledgeBase:
     def undo(self, unit_id: str, number: int | None = None, *, by: str = "") -> Added:
         """Set the fields of a change of a unit to their values before it, which is a change, too.
 
-        Undoing a merge gives the other unit back its sources that are still there, its id, and
-        what refers to it; its own history stays deleted.
-
         Args:
             unit_id: id of the unit.
             number: of the change, see `history`; None for the last.
@@ -970,21 +967,14 @@ class KnowledgeBase:
 
         Raises:
             NotFound: there is no such unit, or its history has no such change.
-            Refused: another unit has the id of one that was merged, or its sources are deleted.
         """
-        from ku_rag.ingest.merging import split_unit
-
         with self.transaction():
             for change in self.history(unit_id):
-                if change.parts and number in (None, change.number):
-                    split_unit(self._database.connection, unit_id, change.parts)
-                    history.delete(self._database.connection, change.number)
-                    return Added(unit_id, "updated", None, 0, 0, "the merge was undone")
                 if number in (None, change.number):
                     return self.update(unit_id, **change.before(), by=by)
         raise NotFound(f"the history of {unit_id!r} has no such change: `ku compact` deletes it")
 
-    def merge(self, unit_id: str, other: str, *, dry_run: bool = False, by: str = "") -> UnitRecord:
+    def merge(self, unit_id: str, other: str, *, dry_run: bool = False) -> UnitRecord:
         """Merge two units: all sources of `other` join `unit_id`, and `other` is deleted.
 
         Its names become aliases, and its history is deleted. Relations and links to it, and stored
@@ -994,7 +984,6 @@ class KnowledgeBase:
             unit_id: id, or a name that no other unit has, of the unit that stays.
             other: likewise, of the other one.
             dry_run: only return what the merged unit would be.
-            by: see `update`.
 
         Raises:
             NotFound: there is no such unit.
@@ -1007,13 +996,10 @@ class KnowledgeBase:
         if merged.id == second.id:
             raise BadInput(f"{unit_id!r} and {other!r} are the same unit: name two units")
         with suppress(RollBack), self.transaction():
-            connection, most = self._database.connection, self.settings.history
-            parts = merge_units(connection, merged.id, second.id)
+            merge_units(self._database.connection, merged.id, second.id)
             merged = self.show(merged.id)
             if dry_run:
                 raise RollBack
-            fields = {"merged": ("", second.id), "parts": parts}
-            history.add(connection, merged.id, fields, by=arguments.text(by, "by"), most=most)
             with suppress(KuError):  # of the file of answers
                 self.answers.replace_unit(second.id, merged.id)
         return merged

@@ -16,7 +16,6 @@ from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
 from ku_rag.store import table_rows, vocabulary
 from ku_rag.store.connection import SLICE, Connection, as_json, fields
-from ku_rag.store.text_lengths import note_replaced
 from ku_rag.text.tokens import words
 
 # A chunk of the unit's own source is already in its list and stays marked as owned.
@@ -93,17 +92,6 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
         keywords.put(connection, {unit for _, unit, _ in owned if unit is not None}, owned)
     sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM json_each(?)))"
     _link_cells(connection, f"k.source IN {sources}", chunks)
-
-
-def replace_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
-    """List and index chunks again whose owners or links have changed; see `add_chunks`."""
-    note_replaced(connection)
-    connection.executemany("DELETE FROM unit_chunks WHERE chunk = ?", ((row,) for row in chunks))
-    connection.executemany(
-        "INSERT INTO unit_chunks VALUES (?, ?, 1)",
-        ((unit, row) for row, (unit, _) in chunks.items() if unit is not None),
-    )
-    add_chunks(connection, chunks)
 
 
 def names_in(connection: Connection, texts: Collection[Sequence[str]]) -> NameIndex:

@@ -195,7 +195,7 @@ def _relations(texts: Sequence[str]) -> list[Relation]:
 class UnitForm(UnitChanges):
     """A form of the page of a unit: an operation, and the fields of the unit."""
 
-    operation: Literal["edit", "undo", "merge", "separate", "delete"] = "edit"
+    operation: Literal["edit", "undo", "merge", "delete"] = "edit"
     tag: str = ""
     number: int = 0
     other: str = ""

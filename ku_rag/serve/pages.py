@@ -377,13 +377,12 @@ async def change_unit(
     actions: dict[str, Callable[[KnowledgeBase], object]] = {
         "edit": edit,
         "undo": lambda kb: kb.undo(unit_id, form.number, by=by),
-        "separate": lambda kb: kb.undo(unit_id, form.number, by=by),
-        "merge": lambda kb: kb.merge(unit_id, form.other, by=by),
+        "merge": lambda kb: kb.merge(unit_id, form.other),
         "delete": lambda kb: kb.delete(unit_id),
     }
     await routes.change_unit(base, unit_id, form.tag, actions[form.operation])
     path = "/units" if form.operation == "delete" else f"/units/{unit_id}"
-    changed = form.operation in ("edit", "undo", "merge")
+    changed = form.operation in ("edit", "undo")
     return RedirectResponse(base.address(path, changed=changed), 303)
 
 

@@ -237,7 +237,7 @@ async def list_history(base: Base, unit: Name) -> Response:
 
 @router.post("/undo", **WRITES)
 async def undo(request: Request, base: Base, form: UndoBody, if_match: IfMatch = "") -> Response:
-    """Undo a change of a unit by hand, or a merge."""
+    """Undo a change of a unit by hand."""
     by = request.state.key.name
     return await change_unit(
         base, form.unit, if_match, lambda kb: kb.undo(form.unit, form.number, by=by)
@@ -245,11 +245,11 @@ async def undo(request: Request, base: Base, form: UndoBody, if_match: IfMatch =
 
 
 @router.post("/merge", **WRITES)
-async def merge(request: Request, base: Base, form: MergeBody) -> Response:
+async def merge(base: Base, form: MergeBody) -> Response:
     """Merge two units: all sources of the other one join the unit, and the other is deleted."""
-    by, names = request.state.key.name, (form.unit, form.other)
-    merged = await base.change(lambda kb: kb.merge(*names, dry_run=form.dry_run, by=by))
-    return base.respond(merged)
+    return base.respond(
+        await base.change(lambda kb: kb.merge(form.unit, form.other, dry_run=form.dry_run))
+    )
 
 
 @router.get("/facets")

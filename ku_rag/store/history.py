@@ -1,17 +1,17 @@
-"""The history of units: changes and merges by hand, for undo. Compaction deletes it."""
+"""The history of units: changes by hand, for undo. Compaction deletes it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import known_row, read_unit
-from ku_rag.types import INTERNAL, Relation, Serializable
+from ku_rag.types import Relation, Serializable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,13 @@ class UnitChange(Serializable):
         number: number of the change.
         at: UTC time in ISO 8601.
         by: who made it, as stated.
-        fields: field → values before and after; of a merge, "merged": "" and the id of the other.
-        parts: of a merge, what belonged to the other unit; see `ingest.merging`.
+        fields: field → values before and after; pictures by their paths.
     """
 
     number: int
     at: str
     by: str
     fields: Mapping[str, tuple[Any, Any]]
-    parts: Mapping[str, Any] | None = field(default=None, compare=False, metadata=INTERNAL)
 
     def before(self) -> dict[str, Any]:
         """Return the values before it, for `KnowledgeBase.update`."""
@@ -78,11 +76,5 @@ def of_unit(connection: Connection, layout: Layout, unit: int) -> list[UnitChang
         fields = json.loads(text)
         if "images" in fields:
             fields["images"] = [[str(layout.image(f)) for f in files] for files in fields["images"]]
-        parts = fields.pop("parts", None)
-        changes.append(UnitChange(number, at, by, fields, parts))
+        changes.append(UnitChange(number, at, by, fields))
     return changes
-
-
-def delete(connection: Connection, number: int) -> None:
-    """Delete a change. Called inside a change."""
-    connection.execute("DELETE FROM history WHERE row = ?", (number,))

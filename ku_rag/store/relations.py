@@ -169,22 +169,6 @@ def merge_entities(connection: Connection, unit: int, other: int) -> None:
         connection.execute("DELETE FROM entities WHERE row = ?", entity)
 
 
-def split_entities(
-    connection: Connection, unit: int, sources: str, renamed: Sequence[tuple[int | None, int]]
-) -> None:
-    """Let the relations of some sources, a JSON list, start at a unit: undo `merge_entities`.
-
-    `renamed` is what relations had in this column before, each with its row.
-    """
-    wanted = "source IN (SELECT value FROM json_each(?))"
-    heads = connection.column(f"SELECT DISTINCT head FROM relations WHERE {wanted}", (sources,))
-    head = _unit_entities(connection, {unit})[unit]
-    connection.execute(f"UPDATE relations SET head = ? WHERE {wanted}", (head, sources))
-    connection.executemany("UPDATE relations SET renamed = ? WHERE row = ?", renamed)
-    resolve(connection, [row for _, row in renamed])
-    _drop_unmentioned(connection, {head, *heads})
-
-
 def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]:
     """Delete the relations of sources; return their rows."""
     gone = _drop(connection, "source IN (SELECT value FROM json_each(?))", as_json(sources))

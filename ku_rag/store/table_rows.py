@@ -84,26 +84,6 @@ def replace_links(connection: Connection, target: str, new: str) -> None:
     connection.execute("DELETE FROM cell_links WHERE target = ?", (target,))
 
 
-def restore_links(
-    connection: Connection, rows: Sequence[tuple[int, int, str]], target: str, new: str
-) -> None:
-    """Give rows (source, document, cells) the links to a unit that `replace_links` has replaced.
-
-    Rows that have changed since are left out.
-    """
-    for source, document, cells in rows:
-        place, before = (source, document), json.loads(cells)
-        replaced = [(*cell, new if link == target else link) for *cell, link in before]
-        if connection.column(
-            "UPDATE table_rows SET cells = ? WHERE source = ? AND document = ? AND cells = ? "
-            "RETURNING 1",
-            (cells, *place, as_json(replaced)),
-        ):
-            connection.execute("DELETE FROM cell_links WHERE source = ? AND document = ?", place)
-            links = {(*place, link) for *_, link in before if link}
-            connection.executemany("INSERT INTO cell_links VALUES (?, ?, ?)", links)
-
-
 def _link_row(
     connection: Connection, source: int, document: int, row: Sequence[object], unit_id: str
 ) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from ku_rag import BadInput, KnowledgeBase, NotFound, Relation, Unit
-from ku_rag.errors import Refused
+from ku_rag import BadInput, KnowledgeBase, NotFound, Unit
 from ku_rag.types import Cell, Table
 from tests.conftest import picture
 
@@ -91,63 +89,6 @@ def test_deleting_the_source_that_joined_takes_its_contents_away(kb):
     kb.delete(joined)
     assert kb.show("a").aliases == ()
     assert kb.show("a").texts == ("It is 330 m high.",)
-    assert kb.verify().problems == ()
-
-
-def described(kb):
-    """All units with their tables and relations from and to them, and what a search finds."""
-    ids = [unit.id for unit in kb.list()]
-    units = [(replace(kb.show(id), facts=()), kb.tables(id)) for id in ids]
-    facts = [sorted(kb.facts(id), key=str) for id in ids]
-    relations = [kb.graph.show(id).to_dict() for id in ids]
-    return units, facts, relations, kb.search(text="Tour Eiffel brown")
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_merge_is_undone(kb, tmp_path, again):
-    kb.update("b", metadata={"city": "Lyon"}, relations=[Relation("near", "a")])
-    kb.graph.add_relation("c", "mentions", "Iron Lady")
-    kb.ingest(tmp_path / "things.jsonl")  # states relations again
-    before = described(kb)
-    kb.merge("a", "b", by="Ann")
-    if again:
-        kb.ingest(tmp_path / "things.jsonl")
-    [change] = kb.history("a")
-    assert (change.by, change.fields) == ("Ann", {"merged": ["", "b"]})
-    assert kb.undo("a").why == "the merge was undone"
-    assert described(kb) == before
-    assert kb.verify().problems == ()
-    assert kb.history("a") == []
-    assert kb.merge("a", "b").aliases
-
-
-def test_what_came_after_a_merge_stays_when_it_is_undone(kb, tmp_path):
-    kb.merge("a", "b")
-    kb.update("a", kind="landmark")
-    kb.add(Unit("Poem", id="p", texts=["O Iron Lady!"], relations=[Relation("praises", "b")]))
-    file = tmp_path / "things.jsonl"
-    file.write_text(file.read_text().replace("brown", "grey"))
-    kb.ingest(file)
-    kb.delete([source.uri for source in kb.show("a").sources if source.uri.startswith("add:")])
-    [_, merge] = kb.history("a")
-    kb.undo("a", merge.number)
-    unit, other = kb.show("a"), kb.show("b")
-    assert (unit.kind, unit.texts, unit.aliases) == ("landmark", ("It is 330 m high.",), ())
-    assert (other.name, other.texts, other.images) == ("Tour Eiffel", ("Colour: grey.",), ())
-    assert [mention.text for mention in other.named_in][-1] == "O Iron Lady!"
-    assert kb.graph.show("p").out[0].tail.unit == "b"
-    assert kb.verify().problems == ()
-
-
-def test_a_merge_that_cannot_be_undone_says_why(kb):
-    kb.merge("a", "b")
-    kb.add(Unit("Another", id="b", texts=["It is new."]))
-    with pytest.raises(Refused, match="a unit 'b' again"):
-        kb.undo("a")
-    kb.delete("b")
-    kb.delete([source.uri for source in kb.show("a").sources if source.origin == "join"])
-    with pytest.raises(Refused, match="every source of 'b' was deleted"):
-        kb.undo("a")
     assert kb.verify().problems == ()
 
 
