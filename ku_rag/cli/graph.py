@@ -202,8 +202,8 @@ def export(file: Path) -> None:
     """
     with open_base(read_only=True, as_made=True) as base:
         done = base.graph.export(file)
-    written = counts(entities=done.entities, relations=done.relations, pictures=done.images)
-    print_result(done, f"exported: {written}")
+    written = counts(relations=done.relations, pictures=done.images)
+    print_result(done, f"exported: {done.entities:,} entities, {written}")
     print_left_out(done.left_out)
 
 

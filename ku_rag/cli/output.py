@@ -102,12 +102,7 @@ def is_quiet() -> bool:
 
 def counts(**numbers: int) -> str:
     """Return numbers of things in words: "1 chunk, 2 images"."""
-    return ", ".join(
-        f"{number:,} {noun.removesuffix('ies') + 'y' if noun.endswith('ies') else noun[:-1]}"
-        if number == 1
-        else f"{number:,} {noun}"
-        for noun, number in numbers.items()
-    )
+    return ", ".join(f"{n:,} {noun[:-1] if n == 1 else noun}" for noun, n in numbers.items())
 
 
 def summary(report: IngestReport, would: str = "") -> str:

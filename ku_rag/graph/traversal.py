@@ -95,10 +95,7 @@ def shortest_paths(
 
 
 def distinct_paths(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield paths; of those that differ in directions alone, only the first.
-
-    A relation that is stated both ways, such as "borders", would make two of one.
-    """
+    """Yield paths; of those that differ in directions alone ("borders"), only the first."""
     passed = set[object]()
     for path in paths:
         ends = (frozenset({(end.row, end.name) for end in (s.head, s.tail)}) for s in path.steps)

@@ -41,13 +41,7 @@ class McpRoute:
 class BaseRegistry:
     """The bases of a server, by name; those of a folder may be created, renamed and deleted.
 
-    Args:
-        bases: the bases by name; the first is the default.
-        folder: the folder whose sub-folders the bases are; None if they cannot change.
-        open_base: opens or creates the base in a folder.
-
-    Attributes:
-        pool: the threads that call the bases.
+    Its arguments are those of `create_app`; `pool` are the threads that call the bases.
     """
 
     def __init__(

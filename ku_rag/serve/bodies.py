@@ -46,10 +46,14 @@ _EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBAD
 M = TypeVar("M", bound=BaseModel)
 
 
-class PictureBody(BaseModel):
-    """A picture, and a filter of units."""
+class Fields(BaseModel):
+    """Fields of a request; others are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class PictureBody(Fields):
+    """A picture, and a filter of units."""
 
     image: str | None = Field(
         None,
@@ -125,10 +129,8 @@ class QueryBody(PictureBody):
         }
 
 
-class Feedback(BaseModel):
+class Feedback(Fields):
     """Feedback on a stored answer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     verdict: Literal["", "right", "wrong"] = ""
     right_answer: str = Field("", max_length=10_000, description="The right answer.")
@@ -136,29 +138,23 @@ class Feedback(BaseModel):
     delete: bool = Field(False, description="Delete the answer instead.")
 
 
-class UndoBody(BaseModel):
+class UndoBody(Fields):
     """A change that is to be undone."""
-
-    model_config = ConfigDict(extra="forbid")
 
     unit: str = Field(description="Id of the unit.", examples=["Lamp"])
     number: int | None = Field(None, description="Of the change; null for the last.")
 
 
-class MergeBody(BaseModel):
+class MergeBody(Fields):
     """Two units that are the same thing, each by its id or its unique name."""
-
-    model_config = ConfigDict(extra="forbid")
 
     unit: str = Field(description="The unit that stays.", examples=["Lamp"])
     other: str = Field(description="The unit whose sources join it.", examples=["Lantern"])
     dry_run: bool = Field(False, description="Only return what the merged unit would be.")
 
 
-class UnitChanges(BaseModel):
+class UnitChanges(Fields):
     """New values of fields of a unit; absent fields stay as they are."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str | None = None
     kind: str | None = None

@@ -142,8 +142,8 @@ class JobStore(SideDatabase):
         Jobs that ended a day ago are removed with their files. The caller holds `lock`.
         """
         with self.transaction() as connection:
-            old, past = f"DELETE FROM jobs WHERE ended < ? RETURNING {_COLUMNS}", self._clock()
-            for row in connection.execute(old, (past - _KEPT_S,)).fetchall():
+            old = f"DELETE FROM jobs WHERE ended < ? RETURNING {_COLUMNS}"
+            for row in connection.execute(old, (self._clock() - _KEPT_S,)).fetchall():
                 self._delete_files(Job(*row))
             if job := _select(connection, "ended IS NULL ORDER BY number LIMIT 1"):
                 running = "state = 'running', attempts = attempts + 1"
@@ -151,10 +151,7 @@ class JobStore(SideDatabase):
             return job
 
     def end(self, job: Job, state: str, **results: object) -> None:
-        """Store how a job ended, and delete its files unless it can be retried.
-
-        In the state "queued" it waits again, as if it had not been claimed.
-        """
+        """Store how a job ended, or that it waits again; delete files that are not needed."""
         ended = None if state == "queued" else self._clock()
         with self.transaction() as connection:
             connection.execute(

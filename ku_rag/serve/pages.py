@@ -37,6 +37,8 @@ _PAGE = 48
 """Units on a page of the gallery."""
 _STRIP, _STRIP_AMONG = 8, 200
 """Pictures on the start page, and units that are searched for them."""
+_FILTERS = {"text", "kind", "where", "like", "least"}
+"""What an address of the gallery has beside the page."""
 _MOST_PATHS, _LONGEST = 5, 8
 """Paths between two entities that are drawn, and relations of a path."""
 
@@ -133,18 +135,16 @@ def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
 
 
 class AddressBody(QueryBody):
-    """The question of an address, if it has one, and the stored answer that it continues."""
+    """The question of an address; `answer` is a stored answer whose picture it is about."""
 
     model_config = ConfigDict(extra="ignore")
 
     question: str = Field("", max_length=10_000)
-    answer: str = Field(
-        "", description="Id of the answer; its picture, or question, is asked about."
-    )
+    answer: str = ""
 
 
 async def _question(base: Base, form: Annotated[AddressBody, Query()]) -> QueryBody | None:
-    """Return the question of an address, about a picture, a unit or neither."""
+    """Return the question of an address, or that of the stored answer that it names."""
     fields = form.model_dump(exclude={"answer"}, exclude_defaults=True)
     if form.answer:
         stored = await base.read(lambda kb: kb.answers.get(form.answer))
@@ -161,10 +161,6 @@ class GalleryBody(SearchBody):
 
     like: str = Field("", pattern="^([0-9a-f]{64})?$")
     offset: int = Field(0, ge=0, le=2**40)
-
-    def filters(self) -> dict[str, Any]:
-        """Return what an address of the gallery has beside the page."""
-        return self.model_dump(include={"text", "kind", "where", "like", "least"})
 
 
 AddressQuery = Annotated[QueryBody | None, Depends(_question)]
@@ -258,16 +254,12 @@ async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
 async def list_units(
     request: Request, base: Base, form: Annotated[GalleryBody, Query()]
 ) -> Response:
-    """Return a page of units by id, or of those that a text or a stored picture finds.
-
-    The form sends fields that are blank, and ">=price" and "<=price" for the ends of a range: the
-    browser is sent to the address with conditions instead.
-    """
-    fields = request.query_params.multi_items()
+    """Return a page of units by id, or of those that a text or a stored picture finds."""
+    fields = request.query_params.multi_items()  # ">=price" and "<=price" are the ends of a range
     ends = [(name[2:] + name[:2], end) for name, end in fields if name[1:2] == "="]
     form.where = [*filter(None, form.where), *(name + end for name, end in ends if end)]
-    if ends or not all(value for _, value in fields):
-        return RedirectResponse(base.address("/units", **form.filters(), offset=form.offset), 303)
+    if ends or not all(value for _, value in fields):  # the address has conditions in their place
+        return RedirectResponse(base.address("/units", **form.model_dump(include=_FILTERS)), 303)
     return await _gallery(request, base, form)
 
 
@@ -305,7 +297,7 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
     values, page = await base.read(find), form.offset // _PAGE + 1
     last = 1 if is_search else -(-values["facets"].units // _PAGE)
     near = sorted({1, last, *range(page - 2, page + 3)} & {*range(1, last + 1)})
-    filters = form.filters()
+    filters = form.model_dump(include=_FILTERS)
 
     def narrowed(**changes: object) -> str:
         return base.address("/units", **filters | changes)

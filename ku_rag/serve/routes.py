@@ -90,18 +90,13 @@ router = APIRouter(prefix="/v1", dependencies=[Depends(_check_parameters)])
 
 
 @router.post("/query", **body(QueryBody), **sends("text/event-stream"))
-async def query(base: Base, form: QueryFields) -> Response:
-    """Answer a question; as a stream: round, region, units, evidence, draft, answer."""
-    if form.stream:
-        return await stream_query(base, form)
-    return await base.reply(lambda kb: kb.query(form.picture(kb), form.question, **form.options()))
-
-
 @router.post("/query/stream", deprecated=True, **body(QueryBody), **sends("text/event-stream"))
-async def stream_query(base: Base, form: QueryFields) -> Response:
-    """Answer a question as a stream, as /v1/query does if the request has "stream"."""
-    steps = base.stream(form.events)
-    return await base.events((step.kind, step.answer or {**step.data}) async for step in steps)
+async def query(request: Request, base: Base, form: QueryFields) -> Response:
+    """Answer a question; as a stream: round, region, units, evidence, draft, answer."""
+    if form.stream or request.url.path.endswith("/stream"):
+        steps = base.stream(form.events)
+        return await base.events((step.kind, step.answer or {**step.data}) async for step in steps)
+    return await base.reply(lambda kb: kb.query(form.picture(kb), form.question, **form.options()))
 
 
 @router.post("/plan", **body(QueryBody, PLAN))
@@ -423,13 +418,11 @@ async def _queue(request: Request, job_id: str) -> JobQueue:
     """Return the queue of the base that has a job."""
     bases = request.app.state.bases.visible(request.state.key)
     queues: list[JobQueue] = [base.jobs for base in bases if base.jobs]
-    for queue in queues[:-1]:
+    for queue in queues:
         with suppress(NotFound):
             await asyncio.to_thread(queue.show, job_id)
             return queue
-    if not queues:
-        raise NotFound("this server is read-only: it has no jobs")
-    return queues[-1]
+    raise NotFound(f"there is no job {job_id[:80]!r}: a job is kept for a day after its end")
 
 
 Queue = Annotated[JobQueue, Depends(_queue)]

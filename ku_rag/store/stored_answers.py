@@ -231,13 +231,14 @@ class StoredAnswers:
                 data = orjson.loads(text)
                 for unit in data["units"]:
                     unit["id"] = new if unit["id"] == id else unit["id"]
-                for chunk in data["chunks"]:
-                    for ids in (chunk["owners"], chunk["unit_ids"]):
-                        ids[:] = [new if unit == id else unit for unit in ids]
+                for ids in (
+                    chunk[key] for chunk in data["chunks"] for key in ("owners", "unit_ids")
+                ):
+                    ids[:] = [new if unit == id else unit for unit in ids]
                 changed = orjson.dumps(data).decode(), number
                 connection.execute("UPDATE answers SET data = ? WHERE number = ?", changed)
-            connection.execute("UPDATE answers SET unit = ?2 WHERE unit = ?1", (id, new))
-            connection.execute("UPDATE answers SET about = ?2 WHERE about = ?1", (id, new))
+            for column in ("unit", "about"):
+                connection.execute(f"UPDATE answers SET {column} = ? WHERE {column} = ?", (new, id))
 
     def delete(self, id: str) -> None:
         """Delete an answer with its picture and feedback."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ku_rag import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
 from tests.serve.conftest import data_uri, serving
 
 
@@ -163,6 +163,49 @@ def test_the_document_has_examples_of_bodies(client):
     assert bodies["units"]["application/json"]["schema"]["examples"]
     reference = bodies["ingest"]["multipart/form-data"]["schema"]["$ref"].rpartition("/")[2]
     assert document["components"]["schemas"][reference]["properties"]["names"]["examples"]
+    for name in ("UndoBody", "MergeBody"):
+        assert document["components"]["schemas"][name]["properties"]["unit"]["examples"]
+
+
+def test_changes_of_a_unit_are_listed_and_undone(client, guarded):
+    tag = client.get("/v1/units/Mango").headers["etag"]
+    assert client.patch("/v1/units/Mango", json={"kind": "fruit", "images": []}).is_success
+    [change] = client.get("/v1/history", params={"unit": "Mango"}).json()["items"]
+    assert change["fields"]["kind"] == ["entity", "fruit"]
+    [[image], none] = change["fields"]["images"]
+    assert (image.startswith("/v1/images/"), none) == (True, [])
+    undo = {"unit": "Mango", "number": change["number"]}
+    stale = client.post("/v1/undo", json=undo, headers={"If-Match": tag})
+    assert stale.status_code == 412
+    assert client.post("/v1/undo", json=undo).json()["action"] == "updated"
+    assert client.get("/v1/units/Mango").json()["images"] == [image]
+    assert client.post("/v1/undo", json={"unit": "Mango", "number": 10**6}).status_code == 404
+    assert client.post("/v1/undo", json=undo | {"numbre": 1}).status_code == 422
+    assert client.get("/v1/history", params={"unit": "Lamp"}).status_code == 404
+    for path in ("/v1/undo", "/v1/merge"):
+        reader = {"Authorization": "Bearer reader"}
+        body = {"unit": "Mango"} | ({"other": "Kiwi"} if path == "/v1/merge" else {})
+        assert guarded.post(path, json=body, headers=reader).status_code == 403
+
+
+def test_units_are_merged(client, served):
+    both = {"unit": "Mango", "other": "Kiwi"}
+    preview = client.post("/v1/merge", json=both | {"dry_run": True}).json()
+    assert (preview["aliases"], len(served.list())) == (["Kiwi"], 2)
+    assert client.post("/v1/merge", json=both).json() == preview
+    assert client.get("/v1/units/Kiwi").json()["id"] == "Mango"
+    assert client.post("/v1/merge", json=both).status_code == 422
+    assert client.post("/v1/merge", json=both | {"other": "Lamp"}).status_code == 404
+
+
+def test_facets_and_examples(client, served):
+    for number in range(4):
+        served.add(Unit(f"Tool {number}", id=f"t{number}", kind="tool", metadata={"price": number}))
+    facets = client.get("/v1/facets", params={"kind": "tool", "where": "price>0"}).json()
+    assert facets == served.facets(kind="tool", where="price>0").to_dict()
+    assert (facets["units"], facets["facets"][0]["low"]) == (3, 1)
+    examples = client.get("/v1/examples", params={"count": 2}).json()["items"]
+    assert examples == [example.to_dict() for example in served.examples(2)]
 
 
 def test_a_put_that_fails_keeps_the_unit(client, served):

@@ -127,9 +127,7 @@ async function showJob(address) {
   job.hidden = busy.hidden = false;
   again.hidden = true;
   find("button", job).onclick = () => send(address, { method: "DELETE" });
-  again.onclick = () => send(`${address}/retry`, { method: "POST" }).then(() => showJob(address), (error) => {
-    find("[role=status]", job).textContent = error.message;
-  });
+  again.onclick = () => send(`${address}/retry`, { method: "POST" }).then(() => showJob(address), alert);
   const response = await send(`${address}/events`);
   for await (const [, { state, records, report, error, can_retry: canRetry }] of readEvents(response)) {
     again.hidden = !canRetry;
