@@ -93,6 +93,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
                 "source": "str",
                 "text": "str",
                 "score": "float",
+                "unit_names": ["str"],
             }
         ],
         "paths": [],
@@ -193,6 +194,7 @@ def test_search_verify_stats_compact(ku, fruit_base):
                 "source": "str",
                 "text": "str",
                 "score": "float",
+                "unit_names": ["str"],
             }
         ],
     }
