@@ -5,7 +5,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 # So do the frameworks that ku_rag/integrations is for: their tests bring plugins of pytest.
 FRAMEWORKS := .venv-integrations/bin
-BENCH_EXTRAS := bench-sentences,bench-lancedb,bench-chroma,bench-milvus
+BENCH_EXTRAS := bench-chroma,bench-lancedb,bench-milvus,bench-sentences,bench-sqlite-vec,bench-txtai
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 # One thread for each test process: pytest-xdist runs one process a core. Bytecode is kept, whatever
@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editab
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 	$(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-release test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
+.PHONY: demo test test-release test-torch test-long test-rest test-integrations test-all lint check scale bench-check docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -84,11 +84,17 @@ check: lint test
 	$(BENCH)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(BENCH_EXTRAS)]'
 	touch $@
 
-peers: .venv-bench/peers
-	$(BENCH)/python -m benchmarks.peers --write
-
 scale: .venv-bench/peers
 	$(BENCH)/python -m benchmarks.scale --write
+	$(BENCH)/python -m benchmarks.page
+
+.venv/bench-check: .venv/base
+	$(PIP) '.[bench-sqlite-vec]'
+	touch $@
+
+# Whether an operation has become slower. sqlite-vec needs no other package.
+bench-check: .venv/bench-check
+	$(BIN)/python -m benchmarks.check
 
 .venv/docs: .venv/base
 	$(PIP) '.[docs]'

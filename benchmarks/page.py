@@ -1,122 +1,150 @@
-"""Fill the tables of docs/performance.md from the results that lie in benchmarks/results.
+"""Write docs/performance.md from benchmarks/performance.md, and the plan in docs/scale.md.
 
     python -m benchmarks.page
 
-Between `<!-- NAME -->` and `<!-- /NAME -->` stands what the result says now; the rest is prose.
+The figures are those of benchmarks/results. A test fails while one of both pages differs from what
+this program writes.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from benchmarks import scale
-from benchmarks.peers import report
-from benchmarks.peers.registry import PEERS
-from benchmarks.record import RESULTS, markdown, told
+from benchmarks import plan, scale
+from benchmarks.record import RESULTS, markdown, read_result
+from benchmarks.systems import SYSTEMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-_NOT_YET = "Not measured yet."
+TEMPLATE = Path(__file__).with_name("performance.md")
+SCALE = PAGE.with_name("scale.md")
+PLANNED = ["--units", "1e9", "--pictures-per-unit", "0.1"]
+COMPARED = ("vector", "vector, filter 1 %", "text", "filter 1 %", "filter 10 %", "list, page 1,000",
+            "add", "update", "delete", "open, with imports", "bulk, units a second", "disk, MB",
+            "memory, own, MB")  # fmt: skip
+MORE_IS_BETTER = "bulk, units a second"
+PICTURE_SETS = {"packs": "93 packs", "clean": "120 groceries, clean to shop",
+                "shop": "120 groceries, shop to shop", "flags": "54 flags",
+                "icons": "86 icons"}  # fmt: skip
+EXTRAS = {"embedded": "nothing", "embedded, words": "`ocr`",
+          "embedded+efficientnet:lite2": "`pictures`",
+          "embedded+efficientnet:lite2, words": "`pictures,ocr`"}  # fmt: skip
 
 
-def fill(page: str, results: Path = RESULTS) -> str:
-    """The page with every table made anew."""
-    peers, grown = _read(results / "peers.json"), _read(results / "scale.json")
-    some, bulk = _read(results / "peers_some.json"), _read(results / "bulk.json")
-    served = _read(results / "serve.json")
-    filtered, million = _read(results / "filters.json"), _read(results / "filters_alone.json")
-    parts: dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]] = {
-        "machine": (peers, _machine),
-        "kept": (peers, _kept),
-        "peers": (peers, partial(_by_set, report.table)),
-        "ratios": (peers, partial(_by_set, report.ratios)),
-        "peer-targets": (peers, _targets),
-        "bulk": (bulk, _bulk),
-        "filters": (filtered, _filters),
-        "filters-alone": (million, _filters),
-        "some-peers": (some, partial(_by_set, report.ratios)),
-        "some-peer-targets": (some, _targets),
-        "scale": (grown, lambda result: scale.table(result["rows"])),
-        "server": (served, _server),
-        "server-targets": (served, _targets),
-    }
-    for name, (result, part) in parts.items():
-        text = part(result) if result else _NOT_YET
-        found = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.S)
-        page, times = found.subn(lambda at, text=text: f"{at[1]}{text}{at[2]}", page)
-        if times != 1:
-            raise SystemExit(f"the page has {times} places for {name!r}: expected 1")
-    return page
+def performance() -> str:
+    """Return docs/performance.md."""
+    results = {file.stem: read_result(file.stem) for file in RESULTS.glob("*.json")}
+    rows = results["scale"]["rows"]
+    loads = sorted(of["load average"] for of in rows.values())
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        compared=_compared(rows),
+        systems=_systems(),
+        load=f"{loads[0]:g} to {loads[-1]:g}",
+        pictures=_pictures(results["pictures"]),
+        retrieval=_retrieval(results["retrieval"]),
+        answers=_answers(results),
+        document_share=f"{results['documents']['unseen']['document_share']:.2f}",
+        sizes=scale.table({name: of for name, of in rows.items() if name.startswith("ku-rag")}),
+        others=scale.table({name: of for name, of in rows.items() if "chunk" in name}),
+        checked=len(results["check"]["ratios"]),
+        measured_with=_measured_with(results),
+    )
 
 
-def _bulk(result: Mapping[str, Any]) -> str:
-    rows = [["set", "ratio", "processor time", "wall time"]]
-    for name, found in result["sets"].items():
-        wall = found["wall"]["ratios"]
-        for pair, ratio in found["processor"]["ratios"].items():
-            rows.append([name, pair.replace("/", "÷"), f"{ratio:.2f}", f"{wall[pair]:.2f}"])
-    return markdown(rows, 2)
-
-
-def _filters(result: Mapping[str, Any]) -> str:
-    ours, *others = result["systems"].values()
-    _, *names = result["systems"]
-    rows = [["search", "ku-rag, ms", "processor time, ms"]]
-    rows[0] += [f"÷ {name}{of}" for name in names for of in ("", ", processor time")]
-    for search, wall in ours["wall"].items():
-        times = {"wall": wall, "processor": ours["processor"][search]}
+def _compared(rows: Mapping[str, Any]) -> str:
+    columns = {name: rows.get(f"{name}, chunk, 100,000") for name in SYSTEMS}
+    columns = {name: figures for name, figures in columns.items() if figures}
+    own = columns.pop("ku-rag")
+    lines = [["", "ku-rag", *(f"÷ {name}" for name in columns)]]
+    for row in COMPARED:
         ratios = [
-            f"{time / other[clock][search]:.2f}" if search in other[clock] else ""
-            for other in others
-            for clock, time in times.items()
+            (of[row] / own[row] if row == MORE_IS_BETTER else own[row] / of[row])
+            if of.get(row)
+            else None
+            for of in columns.values()
         ]
-        rows.append([search, *(f"{time:.1f}" for time in times.values()), *ratios])
-    return markdown(rows)
+        cells = ["" if ratio is None else f"{ratio:.2g}" for ratio in ratios]
+        lines.append([row, f"{own[row]:,g}", *cells])
+    recalls = [of.get("recall@10", "") for of in (own, *columns.values())]
+    lines.append(["recall@10", *map(str, recalls)])
+    return markdown(lines)
 
 
-def _server(result: Mapping[str, Any]) -> str:
-    rows = [["search", "through HTTP ÷ by the method", "added, ms"]]
-    times = result["search_ms"]
-    for name, prefix in (("ku-rag", ""), ("txtai", "txtai_")):
-        if f"{prefix}http" in times:
-            method, http = times[f"{prefix}method"], times[f"{prefix}http"]
-            rows.append([name, f"{http / method:.2f}", f"{http - method:.1f}"])
-    return markdown(rows)
+def _systems() -> str:
+    lines = [["system", "index", "when a change has returned"]]
+    lines += [[name, of.index, of.durability] for name, of in SYSTEMS.items()]
+    return markdown(lines, 3)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+def _pictures(result: Mapping[str, Any]) -> str:
+    lines = [["installed", *PICTURE_SETS.values()]]
+    for encoder, name in EXTRAS.items():
+        found = [
+            (result[encoder][of]["R@1"][0], result[encoder][of]["R@5"][0]) for of in PICTURE_SETS
+        ]
+        lines.append([name, *(f"{first:.2f}, {five:.2f}" for first, five in found)])
+    return markdown(lines)
 
 
-def _machine(result: Mapping[str, Any]) -> str:
-    machine, versions = result["machine"], result["versions"]
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"{result['date']}, {machine['cpu']}, {machine['cpus']} processors; {told}."
+def _retrieval(result: Mapping[str, Any]) -> str:
+    sets = {name: of for name, of in result.items() if isinstance(of, dict) and "found" in of}
+    lines = [["set, encoder", "questions", "first 5", "first 10", "first 20"]]
+    for name, of in sets.items():
+        lines.append([name, str(of["questions"]), *(f"{share:.2f}" for share in of["found"])])
+    return markdown(lines)
 
 
-def _kept(result: Mapping[str, Any]) -> str:
-    figures = next(iter(result["sets"].values()))
-    rows = [[PEERS[n].title, one["index"], one["durability"]] for n, one in figures.items()]
-    return markdown([["system", "index", "when a change has returned, there was"], *rows], 3)
+def _answers(results: Mapping[str, Any]) -> str:
+    facts, owners = results["fact_questions"], results["owner_questions"]["sets"]
+    lines = [["questions", "number", "answered", "right of answered"]]
+    number = sum(kind["questions"] for kind in facts["kinds"].values())
+    lines.append(["for facts, made by rule", f"{number}", "", f"{facts['right']:.2f}"])
+    unseen = [of for name, of in owners.items() if name.endswith("unseen")]
+    right, wrong, declined = (
+        sum(of.get(k, 0) for of in unseen) for k in ("right", "wrong", "declined")
+    )
+    number, stated = right + wrong + declined, right + wrong
+    lines.append(["of users", f"{number}", f"{stated / number:.2f}", f"{right / stated:.2f}"])
+    for name in ("OTT-QA", "HotpotQA"):
+        of = results["reader"][name]
+        share = f"{of['right of answered'][0]:.2f}" if of["answered"] else ""
+        lines.append([f"{name}, passages", f"{of['questions']}", f"{of['answered']:.2f}", share])
+    for name in ("wikipedia", "town"):
+        of = results["prose"][name]["report"]["forward"]
+        lines.append([f"for one fact, {name}", f"{of['questions']}", f"{of['answered']:.2f}",
+                      f"{of['right'][0]:.2f}"])  # fmt: skip
+    of = results["documents"]["unseen"]
+    right, wrong = of["right"], of.get("wrong", 0)
+    number = right + wrong + of["declined"]
+    lines.append(["documents not read before", f"{number}", f"{(right + wrong) / number:.2f}",
+                  f"{right / (right + wrong):.2f}"])  # fmt: skip
+    return markdown(lines)
 
 
-def _by_set(table: Callable[[str, Any], str], result: Mapping[str, Any]) -> str:
-    return "\n\n".join(table(of, figures) for of, figures in result["sets"].items())
+def _measured_with(results: Mapping[str, Any]) -> str:
+    lines = [["result", "date", "ku-rag", "machine"]]
+    for name, of in sorted(results.items()):
+        machine = of["machine"]
+        lines.append([f"{name}.json", of["date"], of["versions"]["ku-rag"],
+                      f"{machine['cpu']}, {machine['cpus']} processors"])  # fmt: skip
+    return markdown(lines, 4)
 
 
-def _targets(result: Mapping[str, Any]) -> str:
-    return told(result["targets"])
+def with_plan(page: str) -> str:
+    """Return docs/scale.md with the plan that the results give now."""
+    before, start, rest = page.partition("<!-- plan -->\n")
+    _, end, after = rest.partition("<!-- /plan -->")
+    return "".join((before, start, plan.table(PLANNED), "\n", end, after))
 
 
 def main() -> int:
-    """Write the page."""
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(PAGE)
+    """Write both pages."""
+    PAGE.write_text(performance(), encoding="utf-8")
+    SCALE.write_text(with_plan(SCALE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(PAGE, SCALE, sep="\n")
     return 0
 
 

@@ -55,6 +55,12 @@ def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence
     return path
 
 
+def read_result(name: str) -> dict[str, Any]:
+    """Read `results/<name>.json`; {} if there is none."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
 def run_stage(command: Sequence[object], variables: Mapping[str, str]) -> dict[str, Any]:
     """Run a module with arguments in a fresh process, under further environment variables.
 

@@ -1,1 +1,0 @@
-"""ku-rag beside other systems that hold vectors and texts."""
