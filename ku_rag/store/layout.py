@@ -43,9 +43,14 @@ class Layout:
 
     def bytes(self) -> int:
         """The size of everything in the folder except uploads, in bytes."""
-        folders = set(self.root.glob("*")) - {self.uploads}
-        files = (f for folder in folders for f in (folder, *folder.rglob("*")) if f.is_file())
-        return sum(file.stat().st_size for file in files)
+        total = 0
+        for folder, subfolders, names in os.walk(self.root):
+            if folder == str(self.root) and self.uploads.name in subfolders:
+                subfolders.remove(self.uploads.name)
+            for name in names:
+                with suppress(FileNotFoundError):
+                    total += os.stat(f"{folder}/{name}").st_size
+        return total
 
 
 def image_file(digest: str, suffix: str) -> str:
