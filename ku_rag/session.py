@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder, is_same
+from ku_rag.encoders.embedded.registration import Floats, template
 from ku_rag.encoders.pair import finds_regions, side, text_weight
 from ku_rag.errors import KuError, Mismatch, NotFound, Outdated
 from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
+from ku_rag.pictures import load_picture
 from ku_rag.plugins import absolute, load
 from ku_rag.recognisers import DEFAULT, CachedRecogniser
 from ku_rag.regions import load_segmenter
@@ -54,6 +56,12 @@ _INDEXES = {
 
 _COMPARED = 160
 """Stored pictures are compared at about this many pixels a side."""
+
+
+@lru_cache(maxsize=4096)
+def _template(file: Path, digest: str) -> Floats:
+    """Return the `registration.template` of a stored picture; its content never changes."""
+    return template(load_picture(file, _COMPARED, digest=digest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +379,8 @@ class Session:
             encoder=encoding.encoder,
             segmenter=self.segmenter,
             images=encoding.images,
-            picture=lambda row: unit_records.picture(
-                database.connection, self.layout, row, _COMPARED
+            template_of=lambda row: _template(
+                *unit_records.picture_source(database.connection, self.layout, row)
             ),
             threshold=self.settings.region_threshold,
             background="mask" if self.settings.region_background == "mask" else "keep",

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from PIL.Image import Image
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ku_rag.encoders.base import Encoder, Vectors, region_share
-from ku_rag.encoders.embedded.registration import rescore
+from ku_rag.encoders.embedded.registration import Floats, rescore
 from ku_rag.encoders.embedded.window_matching import (
     NEAREST,
     Owners,
@@ -84,7 +84,7 @@ class ImageSearch:
 
     Args:
         segmenter: makes what proposes regions, at the first picture.
-        picture: the stored picture of a row, RGB.
+        template_of: returns the `registration.template` of the stored picture of a row.
         threshold: cosine to the question from which on a region is meant.
         background: what becomes of the background of a region with a mask.
         tuned: what `ku tune --confidence` found, if it was run.
@@ -95,7 +95,7 @@ class ImageSearch:
     encoder: Encoder
     segmenter: Callable[[], Segmenter]
     images: VectorIndex
-    picture: Callable[[int], Image]
+    template_of: Callable[[int], Floats]
     threshold: float
     background: Background
     tuned: Calibration | None
@@ -147,7 +147,7 @@ def match_image(
                 image, encoder=encoder, windows=proposed, search=nearest, owners=owners
             )
             objects = match_objects(image, encoder, nearest)
-            matches = rescore(image, matches, search.picture, objects)
+            matches = rescore(image, matches, search.template_of, objects)
     else:
         regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
@@ -290,7 +290,13 @@ def one_blas_thread() -> Iterator[None]:
         yield
         return
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _blas_libraries().limit(limits=1, user_api="blas"):
             yield
     finally:
         _blas_lock.release()
+
+
+@lru_cache(maxsize=1)
+def _blas_libraries() -> ThreadpoolController:
+    """Return the libraries of the process; looking for them takes milliseconds."""
+    return ThreadpoolController()

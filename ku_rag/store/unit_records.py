@@ -263,17 +263,23 @@ def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:
     return rows
 
 
-def picture(connection: Connection, layout: Layout, row: int, longest: int | None = None) -> Image:
+def picture_source(connection: Connection, layout: Layout, row: int) -> tuple[Path, str]:
+    """Return the file of the stored picture of a row, and its hash."""
+    digest, file = connection.execute(
+        "SELECT hash, file FROM images WHERE row = ?", (row,)
+    ).fetchone()
+    return layout.image(file), digest
+
+
+def picture(connection: Connection, layout: Layout, row: int) -> Image:
     """The stored picture of a row; see `ku_rag.pictures.load_picture`.
 
     Raises:
         NotFound, BadInput: it cannot be read.
         Corrupt: it is not what was stored.
     """
-    digest, file = connection.execute(
-        "SELECT hash, file FROM images WHERE row = ?", (row,)
-    ).fetchone()
-    return pictures.load_picture(layout.image(file), longest, digest=digest)
+    file, digest = picture_source(connection, layout, row)
+    return pictures.load_picture(file, digest=digest)
 
 
 def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:

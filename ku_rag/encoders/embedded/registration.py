@@ -68,6 +68,16 @@ _LARGER = 0.2
 """What a frame e times as large is worth, in shares of agreeing points. At 0.03 frames shrank to
 the part of a thing that nothing hides."""
 _SMALLEST_SIDE = 48
+_LOWEST_EXPONENT = np.float32(-30)
+"""A weight of less than its power of e counts as that."""
+_GRID = np.stack(
+    [
+        np.tile((np.arange(WIDE) + 0.5) / WIDE - 0.5, HIGH),
+        np.repeat((np.arange(HIGH) + 0.5) / HIGH - 0.5, WIDE),
+        np.ones(WIDE * HIGH),
+    ]
+).astype(np.float32)
+"""Places of the points in a frame of width and height 1, and 1: float32[3, points]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +85,9 @@ class Pyramid:
     """A picture and its reductions by 2, 4, 8 … in one array.
 
     Args:
-        pixels: uint8[all pixels, 3].
+        pixels: uint8[3, all pixels].
         sizes: int32[levels, 2], height and width of each level.
-        starts: int32[levels], row of `pixels` where each level begins.
+        starts: int32[levels], column of `pixels` where each level begins.
     """
 
     pixels: NDArray[np.uint8]
@@ -93,7 +103,7 @@ class Pyramid:
         sizes = np.array([(level.height, level.width) for level in levels], np.int32)
         starts = np.cumsum(sizes.prod(1)) - sizes.prod(1)
         pixels = np.concatenate([np.asarray(level).reshape(-1, 3) for level in levels])
-        return cls(pixels, sizes, starts.astype(np.int32))
+        return cls(np.ascontiguousarray(pixels.T), sizes, starts.astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +113,8 @@ class Registration:
     Args:
         frame: float64[6], see `Frames`.
         agreement: share of its points whose colours agree, 0 to 1.
-        colours: float32[points, 3], the picture's colours there, row by row.
-        expected: float32[points, 3], the stored colours under the gains that were found.
+        colours: float32[3, points], the picture's colours there, row by row.
+        expected: float32[3, points], the stored colours under the gains that were found.
     """
 
     frame: NDArray[np.float64]
@@ -113,17 +123,24 @@ class Registration:
     expected: Floats
 
 
+def template(picture: Image) -> Floats:
+    """Return the colours of an RGB picture at the points, float32[3, points]."""
+    small = picture.resize((WIDE, HIGH), Resampling.BOX)
+    return np.ascontiguousarray(np.asarray(small, np.float32).reshape(-1, 3).T) / np.float32(255)
+
+
 def rescore(
     image: Image,
     matches: Sequence[RegionMatch],
-    picture: Callable[[int], Image],
+    template_of: Callable[[int], Floats],
     objects: Mapping[int, float] = MappingProxyType({}),
 ) -> list[RegionMatch]:
     """Add the confirmed edges to the scores of the best matches, and sort again.
 
-    `objects` has cosines of what a network sees in a stored picture and in this one, by row; other
-    stored pictures count like the one with the lowest cosine. The first twelve matches are
-    registered, and those of `objects` added.
+    `template_of` returns the `template` of a stored picture by its row. `objects` has cosines of
+    what a network sees in a stored picture and in this one, by row; other stored pictures count
+    like the one with the lowest cosine. The first twelve matches are registered, and those of
+    `objects` added.
     """
     candidates = matches[:CANDIDATES]
     if not candidates:
@@ -135,7 +152,7 @@ def rescore(
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     apart = [0, *np.flatnonzero(shared < _APART * (areas + areas[0] - shared))[:1]]
     found = [
-        register(pyramid, picture(match.image_row), np.vstack([box, boxes[apart]]), random)
+        register(pyramid, template_of(match.image_row), np.vstack([box, boxes[apart]]), random)
         for match, box in zip(candidates, boxes, strict=True)
     ]
     best = max(registration.agreement for registration in found)
@@ -165,24 +182,22 @@ def confirmed_edges(found: Registration) -> float:
     This is the sum of confirmed edge strengths over both directions, per column of points.
     """
     confirmed = 0.0
-    seen, expected = (c.reshape(HIGH, WIDE, 3) for c in (found.colours, found.expected))
+    seen, expected = (c.reshape(3, HIGH, WIDE) for c in (found.colours, found.expected))
     for down, across in ((_STEP, 0), (0, _STEP)):
         step, wanted = (
-            points[down:, across:] - points[: HIGH - down, : WIDE - across]
+            points[:, down:, across:] - points[:, : HIGH - down, : WIDE - across]
             for points in (seen, expected)
         )
-        strength = np.clip(np.sqrt((wanted**2).sum(2)) - _LEAST, 0, _MOST)
-        same = np.exp(-((step - wanted) ** 2).sum(2) / (2 * _SAME**2))
+        strength = np.clip(np.sqrt((wanted**2).sum(0)) - _LEAST, 0, _MOST)
+        same = np.exp(-((step - wanted) ** 2).sum(0) / (2 * _SAME**2))
         confirmed += float((strength * same).sum())
     return confirmed / WIDE
 
 
 def register(
-    pyramid: Pyramid, picture: Image, boxes: Boxes, random: np.random.Generator
+    pyramid: Pyramid, wanted: Floats, boxes: Boxes, random: np.random.Generator
 ) -> Registration:
-    """Find where a stored RGB picture agrees best, from the best of some boxes, int64[n, 4], on."""
-    small = picture.resize((WIDE, HIGH), Resampling.BOX)
-    wanted = np.asarray(small, np.float32).reshape(-1, 3) / np.float32(255)
+    """Find where a template agrees best, from the best of some boxes, int64[n, 4], on."""
     sides = boxes[:, 2:] - boxes[:, :2]
     frames = np.hstack([boxes[:, :2] + sides / 2, sides, np.zeros((len(boxes), 2))])
     found, best = Registration(frames[0], 0.0, wanted, wanted), -np.inf
@@ -200,30 +215,28 @@ def register(
         if worth[at] > best:
             best = float(worth[at])
             agreement = float(weights[at].mean())
-            found = Registration(frames[at], agreement, colours[at], gain[at] * wanted)
+            found = Registration(frames[at], agreement, colours[:, at], gain[at][:, None] * wanted)
         if count and found.agreement < _HOPELESS:
             break
     return found
 
 
 def _sample(pyramid: Pyramid, frames: Frames) -> tuple[Floats, NDArray[np.bool_]]:
-    """Colours in frames float64[n, 6], float32[n, points, 3], and which lie in the picture."""
-    x, y, width, height, rotation, shear = frames.astype(np.float32).T[..., None]
-    u = ((np.arange(WIDE, dtype=np.float32) + 0.5) / WIDE - 0.5) * width
-    v = ((np.arange(HIGH, dtype=np.float32) + 0.5) / HIGH - 0.5) * height
+    """Colours in frames float64[n, 6], float32[3, n, points], and which lie in the picture."""
+    x, y, width, height, rotation, shear = frames.T
     cos, sin = np.cos(rotation), np.sin(rotation)
     spacing = np.log2(np.maximum(np.minimum(width / WIDE, height / HIGH), 1))
-    level = np.clip(np.round(spacing[:, 0]), 0, len(pyramid.sizes) - 1).astype(np.int32)
-    high, wide = pyramid.sizes[level].T[:, :, None, None]
-    right = (x + u * (cos - shear * sin))[:, None] - (v * sin)[..., None]
-    below = (y + u * (sin + shear * cos))[:, None] + (v * cos)[..., None]
-    column = np.floor(right * (wide / pyramid.sizes[0, 1])).astype(np.int32)
-    row = np.floor(below * (high / pyramid.sizes[0, 0])).astype(np.int32)
+    level = np.clip(np.rint(spacing), 0, len(pyramid.sizes) - 1).astype(np.int32)
+    high, wide = pyramid.sizes[level].T[..., None]
+    across = np.stack([width * (cos - shear * sin), -height * sin, x], 1)
+    down = np.stack([width * (sin + shear * cos), height * cos, y], 1)
+    across *= wide / pyramid.sizes[0, 1]
+    down *= high / pyramid.sizes[0, 0]
+    column = np.floor(across.astype(np.float32) @ _GRID).astype(np.int32)
+    row = np.floor(down.astype(np.float32) @ _GRID).astype(np.int32)
     inside = (column >= 0) & (column < wide) & (row >= 0) & (row < high)
-    at = np.clip(row, 0, high - 1) * wide + np.clip(column, 0, wide - 1)
-    at += pyramid.starts[level][:, None, None]
-    colours = np.take(pyramid.pixels, at.reshape(len(frames), -1), 0) / np.float32(255)
-    return colours, inside.reshape(len(frames), -1)
+    at = (row * wide + column + pyramid.starts[level][:, None]) * inside
+    return pyramid.pixels.take(at, axis=1) * np.float32(1 / 255), inside
 
 
 def _compare(colours: Floats, inside: NDArray[np.bool_], wanted: Floats) -> tuple[Floats, Floats]:
@@ -231,19 +244,21 @@ def _compare(colours: Floats, inside: NDArray[np.bool_], wanted: Floats) -> tupl
 
     The gains are found by iteratively reweighted least squares and differ little between channels.
     """
-    weights = inside.astype(np.float32)
+    within = weights = inside.astype(np.float32)
     gain = weights
     squared = wanted**2
-    products, lengths = colours * wanted, np.einsum("npc,npc->np", colours, colours)
+    products, lengths = colours * wanted[:, None], np.einsum("cnp,cnp->np", colours, colours)
     for _ in range(_REWEIGHTINGS):
-        gain = (weights[:, None] @ products)[:, 0] / (weights @ squared + 1e-3)
+        gain = np.einsum("np,cnp->nc", weights, products) / (weights @ squared.T + 1e-3)
         middle = gain.mean(1, keepdims=True)
         gain = np.clip(np.clip(gain, middle * 0.8, middle * 1.25), 0.3, 1.4)
-        expected = gain**2 @ squared.T
-        along = (products @ gain[..., None])[..., 0] - expected
+        expected = gain**2 @ squared
+        along = np.einsum("nc,cnp->np", gain, products) - expected
         squares = lengths - expected - 2 * along
         squares -= (1 - _BRIGHTNESS) * along**2 / (expected + 1e-6)
-        weights = np.exp(squares * np.float32(-0.5 / _TOLERANCE**2)) * inside
+        squares *= np.float32(-0.5 / _TOLERANCE**2)
+        # Arithmetic on what is smaller than a normal number takes a hundred times as long.
+        weights = np.exp(np.maximum(squares, _LOWEST_EXPONENT)) * within
     return weights, gain
 
 

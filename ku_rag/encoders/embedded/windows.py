@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
+from ku_rag.encoders.embedded.descriptor import integral
 from ku_rag.types import Region
 
 Floats = NDArray[np.float32]
@@ -56,10 +58,11 @@ class WindowsSegmenter:
         boxes, sizes = _slide(image.size, self.min_side)
         if len(boxes) > _LIMIT:
             border = contrast(image, boxes)
-            order = np.argsort(-border, kind="stable")
+            # Numbers of 16 bits are sorted in a tenth of the time.
+            order = np.argsort(65535 - (border * 65535).astype(np.uint16), kind="stable")
             best, most = order[: _LIMIT // 2], _LIMIT - _LIMIT // 2
             by_size = order[np.argsort(sizes[order], kind="stable")]
-            rank = np.empty(len(order), np.int64)
+            rank = np.empty(len(order), np.uint16)
             rank[by_size] = np.arange(len(order)) - np.searchsorted(sizes, sizes[by_size])
             fair = np.argsort(rank, kind="stable")
             kept = np.concatenate([best, fair[~np.isin(fair, best)][:most]])
@@ -67,12 +70,13 @@ class WindowsSegmenter:
         return [Region((x0, y0, x1, y1), "windows") for x0, y0, x1, y1 in boxes.tolist()]
 
 
-def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
+@lru_cache(maxsize=8)
+def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, NDArray[np.int16]]:
     """All windows of a picture, int[n, 4], and the number of each one's size."""
     width, height = size
     side = max(float(min_side), (width * height) ** 0.5 / _FINEST, 8.0)
     boxes: list[Ints] = []
-    sizes: list[Ints] = []
+    sizes: list[NDArray[np.int16]] = []
     number = 0
     while side * side < 0.8 * width * height:
         for aspect in _ASPECTS:
@@ -87,11 +91,11 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
             left, top = (grid.ravel() for grid in np.meshgrid(*starts))
             corners = np.stack([left, top, left + across, top + down], 1)
             boxes.append(np.rint(corners).astype(np.int64))
-            sizes.append(np.full(len(left), number))
+            sizes.append(np.full(len(left), number, np.int16))
         side *= _GROWTH
         number += 1
     if not boxes:
-        return np.zeros((0, 4), np.int64), np.zeros(0, np.int64)
+        return np.zeros((0, 4), np.int64), np.zeros(0, np.int16)
     stacked, numbers = np.concatenate(boxes), np.concatenate(sizes)
     if len(stacked) > _MOST:
         kept = np.linspace(0, len(stacked) - 1, _MOST).astype(np.int64)
@@ -106,35 +110,41 @@ def contrast(image: Image, boxes: Ints) -> Floats:
     """
     scale = min(1.0, _WORK_SIDE / max(image.size))
     work = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    small = np.asarray(image.resize(work, Resampling.BOX, reducing_gap=2.0), np.float32) / 255
-    sums = np.zeros((work[1] + 1, work[0] + 1, 3), np.float32)
-    np.cumsum(np.cumsum(small, axis=0), axis=1, out=sums[1:, 1:])
-    ratio = np.array([work[0] / image.width, work[1] / image.height] * 2)
-    x0, y0, x1, y1 = (boxes * ratio).T
-    turned = np.ascontiguousarray(sums.transpose(1, 0, 2))
-    sides = []
-    for table, low, start, high, end in ((sums, x0, y0, x1, y1), (turned, y0, x0, y1, x1)):
-        flat, (length, stride) = table.reshape(-1, 3), table.shape[:2]
-        # Strips outside and inside one side, inside and outside the other.
-        thick, third = (high - low) / 5, (end - start) / 3
-        first = np.rint([low - thick, low, high - thick, high]).astype(np.int64)
-        after = np.rint([low, low + thick, high, high + thick]).astype(np.int64)
-        left = np.clip(first, 0, stride - 2)
-        right = np.clip(after, left + 1, stride - 1)
-        difference = np.zeros((2, len(boxes)), np.float32)
-        for top, bottom in pairwise(
-            np.rint([start + third * n for n in range(4)]).astype(np.int64)
-        ):
-            top = np.clip(top, 0, length - 2)
-            bottom = np.clip(bottom, top + 1, length - 1)
-            total = flat.take(bottom * stride + right, axis=0)
-            total -= flat.take(top * stride + right, axis=0)
-            total -= flat.take(bottom * stride + left, axis=0)
-            total += flat.take(top * stride + left, axis=0)
-            means = total / ((right - left) * (bottom - top)).astype(np.float32)[..., None]
-            difference += np.minimum(np.abs(means[::2] - means[1::2]).max(2), 0.4)
-        sides.append(difference / np.float32(1.2))
-    # One side may be hidden or lie at the picture's edge; the weakest of the others counts most.
-    ordered = np.sort(np.concatenate(sides), axis=0)
-    done: Floats = (ordered[0] + 2 * ordered[1] + ordered[2] + ordered[3]).astype(np.float32) / 5
+    # Sums of 240 x 240 numbers of 8 bits are exact as floats.
+    turned = integral(image.resize(work, Resampling.BOX, reducing_gap=2.0)).astype(np.float32)
+    sums = np.ascontiguousarray(turned.transpose(1, 0, 2))
+    ratio = np.array([work[0] / image.width, work[1] / image.height] * 2, np.float32)
+    x0, y0, x1, y1 = boxes.astype(np.float32).T * ratio[:, None]
+    a, b = _contrast_of_sides(sums, x0, x1, y0, y1)
+    c, d = _contrast_of_sides(turned, y0, y1, x0, x1)
+    # One side may be hidden or lie at the picture's edge; the weakest of the others counts twice.
+    second = np.minimum(np.maximum(np.minimum(a, b), np.minimum(c, d)), np.maximum(a, b))
+    done: Floats = (a + b + c + d + np.minimum(second, np.maximum(c, d))) / np.float32(5)
     return done
+
+
+def _contrast_of_sides(sums: Floats, low: Floats, high: Floats, top: Floats, end: Floats) -> Floats:
+    """Contrast of the left and the right sides of boxes, float32[2, n], from an integral image.
+
+    Each third of a side counts on its own.
+    """
+    flat, (length, stride) = sums.reshape(-1, 4), sums.shape[:2]
+    # Strips outside and inside one side, inside and outside the other.
+    thick, third = (high - low) / 5, (end - top) / 3
+    first = np.rint(np.stack([low - thick, low, high - thick, high])).astype(np.int64)
+    after = np.rint(np.stack([low, low + thick, high, high + thick])).astype(np.int64)
+    left = np.clip(first, 0, stride - 2)
+    right = np.clip(after, left + 1, stride - 1)
+    line = np.rint(top + third * np.arange(4, dtype=np.float32)[:, None]).astype(np.int64)
+    line = np.clip(line, 0, length - 1)
+    above = [flat.take(y + right, axis=0) - flat.take(y + left, axis=0) for y in line * stride]
+    difference = np.zeros((2, len(low)), np.float32)
+    for (upper, lower), height in zip(pairwise(above), np.diff(line, axis=0), strict=True):
+        total = lower - upper
+        share = 1 / (255 * (right - left) * np.maximum(height, 1)).astype(np.float32)
+        most = np.zeros_like(difference)
+        for channel in range(3):
+            mean = total[..., channel] * share
+            np.maximum(most, np.abs(mean[::2] - mean[1::2]), out=most)
+        difference += np.minimum(most, 0.4)
+    return difference / np.float32(1.2)

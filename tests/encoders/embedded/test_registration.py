@@ -11,6 +11,7 @@ from ku_rag.encoders.embedded.registration import (
     confirmed_edges,
     register,
     rescore,
+    template,
 )
 from ku_rag.encoders.embedded.window_matching import RegionMatch
 from ku_rag.types import Region
@@ -21,6 +22,10 @@ PLACE = (100, 60, 220, 140)
 def blocks(seed, size=(96, 64)):
     grid = np.random.default_rng(seed).integers(0, 256, (3, 4, 3), dtype=np.uint8)
     return Image.fromarray(grid).resize(size, Image.Resampling.NEAREST)
+
+
+def template_of(seed):
+    return template(blocks(seed))
 
 
 def stripes(*colours, size=(90, 60)):
@@ -48,17 +53,16 @@ def overlap(a, b):
 
 
 def registered(image, picture, box=PLACE):
-    return register(Pyramid.of(image), picture, np.array([box]), np.random.default_rng(0))
+    return register(Pyramid.of(image), template(picture), np.array([box]), np.random.default_rng(0))
 
 
 def test_what_is_there_ranks_before_what_was_taken_for_it():
-    pictures = {1: blocks(1), 2: blocks(2), 3: blocks(3)}
     matches = [
         match(2, (104, 66, 214, 134), 1.3),
         match(1, (90, 50, 205, 130), 1.2),
         match(3, (10, 10, 80, 60), 1.1),
     ]
-    first = rescore(scene(), matches, pictures.__getitem__)[0]
+    first = rescore(scene(), matches, template_of)[0]
     assert first.image_row == 1
     assert overlap(first.region.box, PLACE) > 0.7
     assert first.region.score == first.score > 1.2
@@ -95,17 +99,17 @@ def test_edges_tell_a_thing_from_another_in_its_colours():
 def test_where_nothing_agrees_the_box_of_the_window_stays():
     noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), dtype=np.uint8)
     matches = [match(1, (10, 10, 150, 110), 1.2), match(2, PLACE, 1.1)]
-    found = rescore(Image.fromarray(noise), matches, blocks)
+    found = rescore(Image.fromarray(noise), matches, template_of)
     assert {m.image_row: m.region.box for m in found} == {1: (10, 10, 150, 110), 2: PLACE}
 
 
 def test_the_same_matches_get_the_same_scores():
     matches = [match(1, (90, 50, 205, 130)), match(2, (104, 66, 214, 134))]
-    assert rescore(scene(), matches, blocks) == rescore(scene(), matches, blocks)
+    assert rescore(scene(), matches, template_of) == rescore(scene(), matches, template_of)
 
 
 def test_no_match_and_no_picture_to_register_is_fine():
-    assert rescore(scene(), [], blocks) == []
+    assert rescore(scene(), [], template_of) == []
 
 
 def test_frames_rotate_about_their_centre():
@@ -115,6 +119,6 @@ def test_frames_rotate_about_their_centre():
 
 
 def test_a_single_match_is_registered_too():
-    [found] = rescore(scene(), [match(1, (90, 50, 205, 130))], blocks)
+    [found] = rescore(scene(), [match(1, (90, 50, 205, 130))], template_of)
     assert found.edges > 0
     assert found.score > 1.0
