@@ -30,7 +30,7 @@ from ku_rag.encoders.embedded.window_matching import (
 )
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.segment import Rows
-from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.indexes.vector_index import VectorIndex, nearest, top
 from ku_rag.recognisers import CachedRecogniser
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
@@ -56,6 +56,8 @@ _CONTRADICTED = 3.5
 """Log odds that windows which match another unit lose then."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
+_SMALL = 4000
+"""Stored pictures up to which all windows are compared with all of them."""
 _blas_lock = threading.Lock()
 
 
@@ -127,13 +129,13 @@ def match_image(
         The best match of each unit by its row, the best first, and the region that the question
         chose before anything was compared, if it did.
     """
-    nearest, owners = search.images.search, partial(_owners, connection, among)
+    search_rows, owners = search.images.search, partial(_owners, connection, among)
     if among is not None:
         image_rows = connection.column(
             "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
             (as_json(among.tolist()),),
         )
-        nearest = partial(nearest, among=np.array(image_rows, np.int64))
+        search_rows = partial(search_rows, among=np.array(image_rows, np.int64))
     if not search.images.count or (among is not None and not image_rows):
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()
@@ -143,10 +145,16 @@ def match_image(
     if windows:
         with one_blas_thread():
             proposed = segmenter.propose(image)
+            pooled = partial(_search_pool, search.images, search_rows)
+            is_small = search.images.count <= _SMALL
             matches = match_windows(
-                image, encoder=encoder, windows=proposed, search=nearest, owners=owners
+                image,
+                encoder=encoder,
+                windows=proposed,
+                search=search_rows if is_small else pooled,
+                owners=owners,
             )
-            objects = match_objects(image, encoder, nearest)
+            objects = match_objects(image, encoder, search_rows)
             matches = rescore(image, matches, search.template_of, objects)
     else:
         regions, background = segmenter.propose(image), search.background
@@ -157,12 +165,24 @@ def match_image(
             )
         regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
-        matches = match_regions(regions, vectors, nearest, owners)
+        matches = match_regions(regions, vectors, search_rows, owners)
     x0, y0, x1, y1 = chosen.box if chosen else (0, 0, *image.size)
     inside = [word for word in words if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
     units = _by_unit(matches, owners, objects)
     units = add_words(connection, units, inside) if inside else units
     return _rated(units, search, windows=windows), chosen
+
+
+def _search_pool(
+    images: VectorIndex, search: Search, vectors: Vectors, k: int
+) -> tuple[Rows, Vectors]:
+    """Return the nearest rows of each window among those that every third window is nearest to.
+
+    Windows overlap: what one of them is nearest to is found by others, too.
+    """
+    found, _ = search(vectors[::3], k)
+    rows, stored = images.gather(np.unique(found[found >= 0]))
+    return top([nearest(vectors, stored, rows, k)], k)
 
 
 def evidence(match: RegionMatch) -> float:

@@ -234,7 +234,7 @@ def _unit(rows: Floats) -> tuple[Floats, Floats]:
 def _palette(points: Ints) -> Floats:
     nearest, shares = _nearest("palette", 3, 8.0)
     n, size = len(points), _SIZES["palette"]
-    first = (np.arange(n, dtype=np.int32) * size)[:, None]
+    first = (np.arange(n) * size)[:, None]
     flat = points.reshape(n, -1)
     bins = [colours.take(flat) + first for colours in nearest]
     main = bins[0]
@@ -357,7 +357,7 @@ def _lab() -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _nearest(kind: str, count: int, width: float) -> tuple[Ints, Floats]:
+def _nearest(kind: str, count: int, width: float) -> tuple[Points, Floats]:
     """Return the nearest colours to every 15-bit colour, with shares that change smoothly.
 
     `kind` is "palette" for the 128 colours of descriptor_colours.txt or "plain" for 12 colours,
@@ -378,4 +378,5 @@ def _nearest(kind: str, count: int, width: float) -> tuple[Ints, Floats]:
     kept = np.exp((away[:, :1] - away) / np.float32(2 * width**2))
     kept = np.maximum(kept[:, :count] - kept[:, count:], np.float32(1e-3))
     kept /= kept.sum(1, keepdims=True)
-    return np.stack(order[:count]).astype(np.int32), np.ascontiguousarray(kept.T)
+    # Tables of bytes fit into the processor's cache.
+    return np.stack(order[:count]).astype(np.uint8), np.ascontiguousarray(kept.T)
