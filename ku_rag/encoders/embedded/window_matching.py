@@ -104,18 +104,17 @@ def match_windows(
         + (_CONTRAST * border + _SIZE * np.log(share))[:, None]
     )
     whole = dict(zip(rows[0].tolist(), (cosines[0] - cosines[0].min()).tolist(), strict=True))
-    found: dict[int, RegionMatch] = {}
-    for i in np.argsort(-scores, axis=None, kind="stable").tolist():
-        window, place = divmod(i, scores.shape[1])
-        row, cosine = int(rows[window, place]), round(float(cosines[window, place]), 4)
-        if row in found or cosine < lowest_cosine:
-            continue
-        score = round(float(scores[window, place]), 4)
+    order = np.argsort(-scores, axis=None, kind="stable")
+    order = order[cosines.ravel()[order] >= lowest_cosine]
+    _, first = np.unique(rows.ravel()[order], return_index=True)
+    matches = []
+    for i in order[np.sort(first)[:k]].tolist():
+        window, place = divmod(i, count)
+        row, score = int(rows[window, place]), round(float(scores[window, place]), 4)
         region = Region(regions[window].box, regions[window].source, score)
-        found[row] = RegionMatch(row, cosine, score, region, whole.get(row, 0.0), score)
-        if len(found) == k:
-            break
-    return list(found.values())
+        cosine = round(float(cosines[window, place]), 4)
+        matches.append(RegionMatch(row, cosine, score, region, whole.get(row, 0.0), score))
+    return matches
 
 
 def _leads(
