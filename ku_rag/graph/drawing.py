@@ -40,19 +40,9 @@ def draw(
 ) -> str:
     """Draw an entity and the entities around it.
 
-    Args:
-        graph: the graph.
-        entity: the entity in the middle.
-        hops: distance up to which entities are drawn, 1 or 2, against and along relations.
-        most: greatest number of entities, 1 to 200; the drawing says how many were left out.
-        link: gives the address that an entity links to; None for no links.
-
-    Returns:
-        A self-contained SVG document. Equal graphs give equal documents.
-
-    Raises:
-        BadInput: `hops` or `most` is out of its range.
-        Corrupt: a relation fails its checksum.
+    Entities are drawn up to `hops` relations away, 1 or 2, and at most `most`, 1 to 200; the
+    drawing says how many were left out. `link` gives the address that an entity links to. Equal
+    graphs give equal, self-contained documents.
     """
     around = neighbourhood(graph, entity, hops=hops, most=most)
     across = around.across[:_MOST_ACROSS]

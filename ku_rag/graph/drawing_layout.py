@@ -68,7 +68,6 @@ class Box:
     """An entity in a drawing.
 
     Args:
-        entity: the entity.
         steps: the relations between it and its parent, in both directions; () for the root.
         children: the entities reached from it, grouped by relation.
         loops: its relations to itself.

@@ -14,15 +14,7 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """An entity with its attributes and relations.
-
-    Args:
-        entity: The entity.
-        attributes: What is known of it.
-        counts: Numbers of all its relations, "out" and "in".
-        out: The first relations that start at it.
-        into: The first relations that end at it.
-    """
+    """An entity with its attributes, the first relations in both directions, and counts of all."""
 
     entity: Entity
     attributes: Attributes
@@ -61,16 +53,7 @@ def _relation(step: Step, key: str, end: Entity) -> dict[str, Any]:
 
 
 def show(graph: Graph, entity: Entity, *, most: int) -> EntityView:
-    """Return an entity with its attributes and relations.
-
-    Args:
-        graph: The graph, in one state of the store.
-        entity: The entity.
-        most: Greatest number of relations in each direction.
-
-    Raises:
-        Corrupt: A row fails its checksum.
-    """
+    """Return an entity with its attributes and at most so many relations in each direction."""
     [counts] = graph.connection.execute(
         "SELECT (SELECT count(*) FROM relations WHERE head = ?1), "
         "(SELECT count(*) FROM relations WHERE tail = ?1)",
@@ -87,14 +70,7 @@ def show(graph: Graph, entity: Entity, *, most: int) -> EntityView:
 
 @dataclass(frozen=True, slots=True)
 class RelationSchema(Serializable):
-    """All relations of one word.
-
-    Args:
-        heads: Kinds of the entities at which they start, in alphabetical order.
-        relation: The word.
-        tails: Kinds of the entities at which they end, likewise.
-        count: Number of relations.
-    """
+    """The number of relations of one word, and the kinds of the entities at their ends."""
 
     heads: tuple[str, ...]
     relation: str

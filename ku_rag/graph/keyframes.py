@@ -45,18 +45,13 @@ def keyframes(path: Path) -> tuple[dict[int, Image.Image], bool]:
 
     A truncated video gives the frames that can be read.
 
-    Args:
-        path: the video file.
-
     Returns:
         Upright RGB pictures by their position in the video, from 0 on, at least one; and whether
         all of it can be read.
 
     Raises:
-        NotFound: there is no such file.
         BadInput: it is not a video, no frame can be decoded, or its frames have more than
             `MAX_PIXELS` pixels.
-        MissingExtra: PyAV is not installed.
     """
     arguments.regular_file(path, "a video file", most=_MAX_BYTES)
     av = extra("video", "av")
@@ -76,15 +71,7 @@ def keyframes(path: Path) -> tuple[dict[int, Image.Image], bool]:
 
 
 def write_keyframes(videos: Iterable[str], folder: Path) -> tuple[tuple[Path, ...], list[str]]:
-    """Extract keyframes and write them as JPEG files.
-
-    Args:
-        videos: Paths of the videos.
-        folder: Where the frames are written; it is made when needed.
-
-    Returns:
-        The files, and what is wrong with videos that could not be read.
-    """
+    """Write keyframes as JPEG files; return them, and what is wrong with unreadable videos."""
     images: list[Path] = []
     problems: list[str] = []
     for name in videos:

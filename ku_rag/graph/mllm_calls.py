@@ -24,14 +24,7 @@ WORKERS = 16
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """A question to a model.
-
-    Args:
-        text: The text, which follows the pictures.
-        pictures: Images, or files that are read when the question is asked.
-        schema: JSON schema of the reply; None for a text.
-        needs_pictures: Whether the question is skipped if no picture can be read or seen.
-    """
+    """A text, and pictures or their files; if it needs them and none is seen, it is not asked."""
 
     text: str
     pictures: Sequence[Image | File] = ()
@@ -41,13 +34,7 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a question.
-
-    Args:
-        reply: The reply; None if there is none that can be used.
-        failure: Why there is no reply.
-        left_out: Why pictures were left out.
-    """
+    """The reply of a model, or why none can be used, and why pictures were left out."""
 
     reply: Reply | None
     failure: KuError | None = None

@@ -47,8 +47,6 @@ class Entity:
 
     Args:
         row: Row in the store; negative for a unit without relations.
-        name: Its name.
-        kind: Its kind, such as "monster" or "country".
         unit: Id of its unit; None if it has only a name.
     """
 
@@ -68,12 +66,6 @@ class Step:
     """A directed relation between two entities.
 
     Args:
-        row: Row in the store.
-        head: Where it starts.
-        relation: The word of the relation.
-        tail: Where it ends.
-        information: More about it, or "".
-        condition: When it holds, or "".
         line: Row of the chunk, start and end of the labelled line that states it; None if the
             relation or metadata do.
     """
@@ -173,14 +165,9 @@ class Attributes:
     """The attributes of an entity (the paper's A(e) = (c, u)).
 
     Args:
-        aliases: Further names.
         metadata: Of its unit, without what the other attributes hold.
         topic: Whether it is a topic entity (E_o), where a search may start.
         caption: Caption of its pictures or video by people, or "".
-        captions: Captions by models, by the name of the model.
-        text: Its texts (u).
-        images: Its pictures and keyframes.
-        videos: Paths or addresses.
     """
 
     aliases: tuple[str, ...] = ()
@@ -198,8 +185,6 @@ class Graph:
     """Read access to the graph of a knowledge base.
 
     Args:
-        connection: To the store; a snapshot if several calls must see one state.
-        layout: Where pictures are.
         among: Rows of the units that count; None for all. Others have no names and no relations
             that start at them.
     """
@@ -241,12 +226,7 @@ class Graph:
         return [entity for entity in self._with_name(plain) if entity.kind == kind] if plain else []
 
     def entity(self, name: str) -> Entity:
-        """Return the entity of a name; of several, the one with exactly this spelling.
-
-        Raises:
-            NotFound: There is none.
-            BadInput: There are several.
-        """
+        """Return the entity of a name; of several the one with this spelling, else `BadInput`."""
         entities = self.find(name)
         exact = [entity for entity in entities if entity.name == name]
         if len(exact) == 1:
@@ -288,11 +268,7 @@ class Graph:
         return entities
 
     def topics(self, most: int) -> list[Entity]:
-        """Return the topic entities, or else all units with relations, in the order of insertion.
-
-        Args:
-            most: Greatest number of entities.
-        """
+        """Return the first topic entities, or else units with relations, as they were inserted."""
         select = f"{_OF_UNITS} WHERE {{}} ORDER BY u.row LIMIT ?"
         marked = f"json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
         return self._entities(select.format(marked), most) or self._entities(
@@ -314,19 +290,7 @@ class Graph:
         *,
         direction: Direction = "out",
     ) -> list[Step]:
-        """Return the relations of an entity: source by source, in the order in which each has them.
-
-        A source that changes keeps its place, as it does in an export and its import.
-
-        Args:
-            entity: The entity.
-            most: Greatest number of relations in each direction, the first ones; -1 for all.
-            direction: "out" for relations that start at the entity, "in" for those that end
-                there, "both" for the former, then the latter.
-
-        Raises:
-            Corrupt: A relation fails its checksum.
-        """
+        """Return the first relations, -1 for all, in each direction, source by source."""
         if direction == "both":
             return [*self.hop(entity, most), *self.hop(entity, most, direction="in")]
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
@@ -360,11 +324,7 @@ class Graph:
         return {row: str(caption) for row, caption in rows}
 
     def attributes(self, entity: Entity) -> Attributes:
-        """Return the attributes of an entity; none if it has only a name.
-
-        Raises:
-            Corrupt: A row fails its checksum.
-        """
+        """Return the attributes of an entity; none if it has only a name."""
         if entity.unit is None:
             return Attributes()
         stored = self.connection.execute(

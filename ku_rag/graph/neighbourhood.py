@@ -44,18 +44,9 @@ class Neighbourhood:
 def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourhood:
     """Collect the entities within some hops of one, against and along relations.
 
-    If there are more than `most`, the nearest come first. At equal distance, each relation of each
-    entity contributes its first neighbour, then its second, and so on.
-
-    Args:
-        graph: the graph.
-        entity: the root.
-        hops: greatest distance, 1 or 2.
-        most: greatest number of entities, the root included, 1 to 200.
-
-    Raises:
-        BadInput: `hops` or `most` is out of its range.
-        Corrupt: a relation fails its checksum.
+    If there are more than `most`, 1 to 200 with the root, the nearest come first. At equal
+    distance, each relation of each entity contributes its first neighbour, then its second, and so
+    on. `hops` is 1 or 2.
     """
     arguments.count(hops, "hops", least=1, most=2)
     arguments.count(most, "most", least=1, most=200)

@@ -67,9 +67,6 @@ class Overview:
             marked: rows of entities that have a ring.
             zoom: factor of the distances; names keep their size, so more of them have space.
             link: gives the address that an entity links to; None for no links.
-
-        Raises:
-            MissingExtra: networkx is not installed.
         """
         followed = {step.row: step for path in paths for step in path.steps}
         steps = [step for step in self.steps if step.row not in followed] + [*followed.values()]

@@ -21,8 +21,6 @@ class Query:
     """A question to the graph (the paper's Q = (q, d, z)).
 
     Args:
-        question: q.
-        pictures: d, RGB.
         hints: z, what the pictures do not show: the name of the topic entity, its state.
         perception: A description of the pictures, by people (s) or by the perceiver (ŝ).
     """
@@ -65,15 +63,7 @@ class TraceEntry(Serializable):
     Args:
         round: 0 before the first expansion; depth first, the length of the path.
         agent: "perception", "topic", "expansion", "validation" or "answer".
-        about: The path or question that the agent received.
-        said: Its answer, with its reason.
-        remark: What was wrong with the answer, or was left out of the question.
-        calls: Number of calls of a model.
-        cached: Number of calls whose replies were cached.
-        prompt_tokens: As the endpoint counts them.
-        completion_tokens: As the endpoint counts them.
         failed: Whether there was no usable reply, so that the agent selected nothing.
-        spent: Why the model cannot be called again, or "".
     """
 
     round: int = 0
@@ -91,13 +81,7 @@ class TraceEntry(Serializable):
 
 @dataclass
 class AgentTrace:
-    """Base class of agents that record their questions and answers; one object per question.
-
-    Args:
-        trace: Questions to the agents and their answers, in order.
-        round: Number of the current round; 0 before the first one.
-        spent: Why a model cannot be called again, or "".
-    """
+    """Base class of agents that record their questions and answers; one object per question."""
 
     trace: list[TraceEntry] = field(default_factory=list, init=False)
     round: int = field(default=0, init=False)
@@ -114,12 +98,7 @@ class GraphSearchResult:
     """The explored sub-graph (the paper's Î, eq. 10) and its paths.
 
     Args:
-        topic: Where the search started; None if no topic entity was selected.
-        steps: The relations of the sub-graph, in the order of the search.
-        paths: Sufficient paths, best first.
         leaves: Other paths that were not extended, best first.
-        trace: Questions and answers of the agents, in order.
-        stopped: Why the search ended.
     """
 
     topic: Entity | None = None
@@ -170,13 +149,7 @@ def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
 
 
 def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
-    """Return the places of the texts that share most words with a query, in ascending order.
-
-    Args:
-        query: The query.
-        texts: The texts.
-        most: Greatest number of places.
-    """
+    """Return the places of the texts that share most words with a query, in ascending order."""
     if len(texts) <= most:
         return list(range(len(texts)))
     terms = frozenset(content_words(query.text))

@@ -23,8 +23,6 @@ class Knowledge:
     """The attributes of entities that a setting discloses to the model, during one search.
 
     Args:
-        graph: The graph.
-        captions: Which captions are used.
         captioner: The model whose stored captions are used; "" for the first model by name.
     """
 
@@ -50,12 +48,7 @@ class Knowledge:
         return attributes.captions.get(model, "")
 
     def about(self, entity: Entity, longest: int = _LONGEST) -> dict[str, str]:
-        """Return "kind", "caption" and "text" of an entity, without empty values.
-
-        Args:
-            entity: The entity.
-            longest: Greatest number of characters of caption and of text.
-        """
+        """Return "kind", "caption" and "text" of an entity, without empty values."""
         fields = {
             "kind": entity.kind,
             "caption": shortened(self.caption(entity), longest),
@@ -71,13 +64,8 @@ class Knowledge:
 def summarise(paths: Sequence[Path], knowledge: Knowledge) -> list[Mapping[str, str]]:
     """Return paths as evidence, ℵ(Î, G, A, α).
 
-    Args:
-        paths: At most α paths, best first.
-        knowledge: The attributes of their entities.
-
-    Returns:
-        `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for each
-        entity with a caption or text.
+    `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for each entity
+    with a caption or text.
     """
     entities = {entity.row: entity for path in paths for entity in path.entities}.values()
     lines: list[Mapping[str, str]] = [{"path": path.text} for path in paths]

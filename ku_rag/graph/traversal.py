@@ -27,12 +27,7 @@ _EVIDENCE = 400
 
 
 def named_path(graph: Graph, names: Sequence[str]) -> Path:
-    """Return the first path whose entities have some names, in that order.
-
-    Raises:
-        NotFound: There is none.
-        BadInput: Several entities have the first name.
-    """
+    """Return the first path whose entities have some names, in that order."""
     paths = [Path(graph.entity(name)) for name in names[:1]]
     for key in map(name_key, names[1:]):
         steps = [(path, step) for path in paths for step in graph.hop(path.end)]
@@ -54,17 +49,6 @@ def shortest_paths(
     """Return paths that pass no entity twice, shortest first, then in the order of statement.
 
     From an entity to itself they are the loops through it.
-
-    Args:
-        graph: The graph.
-        start: Where the paths start.
-        end: Where they end; None: anywhere.
-        most: Greatest number of paths.
-        longest: Greatest number of relations of a path.
-        direction: In which relations are followed.
-
-    Raises:
-        Corrupt: A relation fails its checksum.
     """
     hop = lru_cache(_CACHED)(partial(graph.hop, direction=direction))
     distances = {end.row: 0} if end else {}
@@ -134,19 +118,9 @@ def rank_paths(
     """Return paths that pass no entity twice, best first, each with a score.
 
     The score is the share of words that the relations of the path, or these and the caption of its
-    end, have in common with the wanted ones (Jaccard). Each kind of entity that is passed again
-    lowers it: such paths run into other topics, or along chains.
-
-    Args:
-        graph: The graph.
-        start: Where the paths start.
-        wanted: Stems. Of the paths of one length, those are extended that have most of them.
-        longest: Greatest number of relations of a path.
-        most: Greatest number of paths that are ranked, shortest first.
-        facts: Of the entities, which are the last relation of a path; None for relations alone.
-
-    Raises:
-        Corrupt: A row of the graph fails its checksum.
+    end, have in common with the wanted stems (Jaccard). Each kind of entity that is passed again
+    lowers it: such paths run into other topics, or along chains. Of the paths of one length, those
+    are extended that have most of the wanted stems; facts are the last relation of a path.
     """
     paths: list[Path] = []
     opened = [(0, Path(start))]  # with the number of wanted words
@@ -177,19 +151,8 @@ def best_paths(
     """Return the paths from some entities that share words with a question, best first.
 
     The last relation of a path, or its entity, information or condition, shares a word with the
-    question beyond the words of the start. At most `_EVIDENCE` paths are ranked, however large the
-    graph is.
-
-    Args:
-        graph: The graph.
-        starts: Entities of the question, best first: the score of paths from the second one is
-            halved, from the third one divided by three, and so on.
-        question: A sentence.
-        k: Greatest number of paths.
-        longest: Greatest number of relations of a path.
-
-    Raises:
-        Corrupt: A row of the graph fails its checksum.
+    question beyond the words of the start. The score of paths from the second start is halved, from
+    the third one divided by three, and so on.
     """
     distinct = list(dict.fromkeys(starts))
     most = max(_EVIDENCE // max(len(distinct), 1), 2)

@@ -28,12 +28,7 @@ _TRUTH = {"true": "yes", "false": "no"}
 
 @dataclass(frozen=True, slots=True)
 class FactReader:
-    """Reads facts of units.
-
-    Args:
-        connection: To the store.
-        among: Rows of the units that count; None for all. Others have no facts.
-    """
+    """Reads facts of units; `among` are rows of the units that count, None for all."""
 
     connection: Connection
     among: frozenset[int] | None = None
@@ -106,15 +101,7 @@ def is_internal(label: str) -> bool:
 def as_step(
     entity: Entity, label: str, value: str, heading: str = "", place: Sequence[int | None] = ()
 ) -> Step:
-    """Return a fact as a relation to its value; the unit of "Weight (kg): 3" goes to the value.
-
-    Args:
-        entity: Whose fact it is.
-        label: As written.
-        value: As written.
-        heading: What it stands under, or "".
-        place: Row of the chunk, start and end of the line that states it, if one does.
-    """
+    """Return a fact as a relation to its value; the unit of "Weight (kg): 3" goes to the value."""
     plain, unit = unit_of_label(label)
     if unit and value.replace(",", "").replace(".", "").isdigit():
         label, value = plain, f"{value} {unit}"

@@ -32,9 +32,8 @@ _SWITCHES = {"kcc", "units", "graph"}
 def load_steps(options: Mapping[str, object]) -> type[QuerySteps] | None:
     """Return the steps of a published method; None for those of ku-rag.
 
-    Of the options of `KnowledgeBase.query`, "strict" is a key of `STRICT` or "", and the method
-    "evidence" builds an evidence graph. `BadInput` if there is no such method, or it does not use
-    an option that is set.
+    The method "evidence" builds an evidence graph. `BadInput` for an unknown method, or an option
+    that it does not use.
     """
     strict = arguments.text(options.get("strict", ""), "strict")
     if strict and strict not in STRICT:

@@ -44,14 +44,8 @@ class PlanExport(Serializable):
 def export_plans(files: Sequence[Path], out: Path, least: Mapping[str, float]) -> PlanExport:
     """Write the decisions of accepted plans, and describe the file in dataset_info.json beside it.
 
-    A plan is accepted if it, or the answer that contains it, has "accepted": true; or if the record
-    of a run that contains it reaches the least scores, by measure.
-
-    The files are JSON of plans or answers, JSON lines of answers, or folders of runs.
-
-    Raises:
-        NotFound: a file does not exist.
-        BadInput: no plan is accepted, or dataset_info.json cannot be read.
+    A plan is accepted if it, or its answer, has "accepted": true; or if its record in a run reaches
+    the least scores, by measure. `BadInput` if no plan is, or dataset_info.json cannot be read.
     """
     out, info = arguments.output_file(out, "the records"), out.with_name("dataset_info.json")
     if out == info or out.resolve() in [file.resolve() for file in files]:

@@ -33,11 +33,6 @@ class MLLMPlanner:
     """Asks a model for both decisions.
 
     Where a reply is missing or invalid, `decide_by_rule` decides, and the decision says so.
-
-    Args:
-        settings: modelling "parallel" asks for both at the same time (eq. 7), "sequential" for the
-            action of the reformulated query (eq. 8); of `actions` one is chosen.
-        prompts: folder whose reformulation.md and action.md replace those of the package.
     """
 
     def __init__(self, mllm: MLLM, settings: PlanSettings, *, prompts: Path | None = None) -> None:

@@ -95,9 +95,7 @@ class Hit(Serializable):
     Args:
         id: "chunk:ROW" of the store, "path:" and the text of a graph path, or
             "searcher:NAME:" and an address; equal ids are the same evidence.
-        title: whose text it is.
         image: file of the picture of its unit, after a search by picture.
-        owners: ids of the units whose own source a chunk comes from.
     """
 
     id: str
@@ -109,10 +107,7 @@ class Hit(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class PlannedSearch(Serializable):
-    """A search for one query: its hits and the names of the matched units, best first.
-
-    The error is why it failed; "" if it did not.
-    """
+    """A search for one query: its hits and the names of the matched units, best first."""
 
     query: str
     hits: tuple[Hit, ...] = ()
@@ -126,12 +121,9 @@ class Round(Serializable):
     """A round: the reformulated query, one action, and its searches.
 
     Args:
-        queries: the query, or the sub-queries that it was decomposed into.
         action: one of `ACTIONS`, or "searcher:NAME".
-        clear: whether the planner found the query clear as it is.
         region: the part of the picture to search, for the action "region".
         why: reasons for the queries and for the action, in this order.
-        tokens: tokens of the replies to both decisions, in this order.
     """
 
     queries: tuple[str, ...]
@@ -147,14 +139,7 @@ class Round(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Plan(Illustrated):
-    """The plan of a question.
-
-    Args:
-        image: the file of its picture; None without one.
-        planner: what planned it: "mllm", "embedded" or "document".
-        usage: see `ku_rag.mllm.base.usage`.
-        accepted: whether a person approved it; see `ku plan export`.
-    """
+    """The plan of a question."""
 
     question: str
     rounds: tuple[Round, ...]
@@ -192,12 +177,7 @@ class Plan(Illustrated):
 
     @classmethod
     def from_dict(cls, document: object) -> Plan:
-        """Restore a plan from a document, which may have been edited.
-
-        Raises:
-            BadInput: a field is unknown, missing or of another type, an action is unknown, or a
-                round repeats the searches of an earlier one.
-        """
+        """Restore a plan from a document, which may have been edited; check it."""
         plan: Plan = _restore(cls, document, "the plan")
         if plan.version != VERSION:
             raise BadInput(f"the plan has version {plan.version}: expected {VERSION}")
@@ -222,12 +202,7 @@ class Plan(Illustrated):
 
     @classmethod
     def read(cls, file: Path) -> Plan:
-        """Read a plan from a JSON file.
-
-        Raises:
-            NotFound: there is no such file.
-            BadInput: it cannot be read, or see `from_dict`.
-        """
+        """Read a plan from a JSON file; `BadInput` if it is invalid."""
         data = arguments.regular_file(file, "the plan").read_bytes()
         document = decode_object(data, str(file))
         # `ku query --plan --json` prints the plan inside an answer.

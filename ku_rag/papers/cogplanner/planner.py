@@ -17,7 +17,6 @@ class PlanState:
 
     Args:
         queries: the last queries: Q_{t-1}, or Q_t for a choice that follows the reformulation.
-        picture: RGB; None without one.
         units: the units that the picture or the last query matches, best first.
         about: ids of those that the question can be about: the picture certainly shows them, or
             the query names them.
@@ -40,13 +39,7 @@ class PlanState:
 
 @dataclass(frozen=True, slots=True)
 class Reformulation:
-    """A reformulated query.
-
-    Args:
-        queries: the query, refined or unchanged, or its sub-queries.
-        clear: whether it needs no further reformulation.
-        note: a problem with the decision; "" for none.
-    """
+    """The query, refined or unchanged, or its sub-queries; `clear` if it needs no further one."""
 
     queries: tuple[str, ...]
     clear: bool = True
@@ -57,13 +50,7 @@ class Reformulation:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen action.
-
-    Args:
-        action: see `Round`; "none" says that the evidence is sufficient.
-        region: pixels (x0, y0, x1, y1) of the picture, for the action "region".
-        why, tokens, note: as in `Reformulation`.
-    """
+    """An action, see `Round`, with a region in pixels for "region"; "none" if evidence suffices."""
 
     action: str
     region: Box | None = None

@@ -45,8 +45,7 @@ _DEFINITE = re.compile(
 def with_name(question: str, name: str) -> str:
     """Return a question with the name of a thing in place of the first reference to it.
 
-    "How old is this building?" → "How old is the Eiffel Tower?". Further references refer to the
-    name. A question without a reference is returned as it is.
+    "How old is this building?" → "How old is the Eiffel Tower?".
     """
     start, end, suffix = 0, 0, ""
     if reference := _SHOWN.search(question):

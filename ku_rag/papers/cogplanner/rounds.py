@@ -36,14 +36,7 @@ def start(
     mllm: MLLM | None,
     published: Sequence[str] = (),
 ) -> PlanRun:
-    """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`.
-
-    With the published actions, of strict="cogplanner", it takes no others and needs a model.
-
-    Raises:
-        BadInput: the plan is for another question, or has an action that is not published.
-        NotFound: no searcher of a name is installed, or the published method has no model.
-    """
+    """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`."""
     if published and mllm is None:
         raise NotFound('strict="cogplanner" plans with a model: name one with --mllm')
     metered = MeteredMLLM(mllm) if mllm else None
@@ -82,7 +75,6 @@ class PlanRun:
 
     Args:
         name: of the planner: "mllm", "embedded" or "document".
-        searches: carries them out, with the settings and the model of the plan.
         scale: width of the question's picture ÷ width of the picture that is searched.
     """
 
@@ -141,11 +133,7 @@ class PlanRun:
         )
 
     def planned(self, k: int | None = None) -> Planned:
-        """Return the evidence of all rounds, or of the last search, to answer from.
-
-        Of several searches the best pieces come first, then the second best, and so on, at most k
-        texts.
-        """
+        """Return the evidence of all rounds, or of the last search, to answer from."""
         plan, matched = self.plan(), self._choose_units()
         searches = [outcome.search for outcome in self._outcomes]
         if self._settings.last_round:
@@ -270,10 +258,7 @@ class PlanRun:
 
 
 def _replay(plan: Plan, scale: float) -> Planner:
-    """Return the planner that makes the decisions that a plan records; "none" after the last.
-
-    `scale` is the width of the question's picture ÷ the width of the picture that is searched.
-    """
+    """Return the planner that makes the decisions that a plan records; "none" after the last."""
 
     def decide(state: PlanState) -> tuple[Reformulation, Choice]:
         recorded = dict(enumerate(plan.rounds))

@@ -15,10 +15,7 @@ _READ = 5
 
 
 def decide_by_rule(state: PlanState) -> tuple[Reformulation, Choice]:
-    """Identify the picture, then search texts while the evidence lacks words of the query.
-
-    The action is that for the reformulated query, in both modellings.
-    """
+    """Identify the picture, then search texts while the evidence lacks words of the query."""
     hits = [hit for r in state.rounds for search in r.searches for hit in search.hits[:_READ]]
     reformulation = _reformulate(state, hits)
     lacking = uncovered(" ".join(reformulation.queries), hits)
@@ -40,10 +37,8 @@ def decide_by_rule(state: PlanState) -> tuple[Reformulation, Choice]:
 def _reformulate(state: PlanState, hits: Sequence[Hit]) -> Reformulation:
     """Name what the query refers to, split a comparison, or follow the evidence.
 
-    A query changes only if the state shows how. A reference to the picture becomes the name of the
-    unit that certainly matches. A comparison becomes a query for each unit. A query that was
-    searched for once, and whose words the evidence lacks, is searched for with the name that its
-    best evidence leads to.
+    A query that was searched for once, and whose words the evidence lacks, is searched for with the
+    name that its best evidence leads to.
     """
     query, *others = state.queries
     if others:

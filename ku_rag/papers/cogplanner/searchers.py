@@ -18,13 +18,7 @@ from ku_rag.plugins import load
 
 @dataclass(frozen=True, slots=True)
 class SearcherResult:
-    """A result of a searcher.
-
-    Args:
-        address: identifies it, such as a URL; it is not fetched.
-        title: its title.
-        text: its text; see `PlanSettings.text_tokens`.
-    """
+    """A result of a searcher; the address, such as a URL, identifies it and is not fetched."""
 
     address: str
     title: str
@@ -44,12 +38,7 @@ Searchers = Sequence[str] | Mapping[str, Searcher]
 
 
 def load_searchers(specs: Searchers) -> dict[str, Searcher]:
-    """Return searchers by name.
-
-    Raises:
-        NotFound: none of that name is installed.
-        BadInput: an object has no method `search`.
-    """
+    """Return searchers by name."""
     if not isinstance(specs, Mapping):
         return {name: load("searcher", {}, name) for name in arguments.texts(specs, "searchers")}
     for name, searcher in specs.items():

@@ -45,13 +45,7 @@ class SearchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Searches:
-    """The resources that the searches of a plan share.
-
-    Args:
-        base: returns what is searched, for the calling thread.
-        mllm: the model that plans, judges relevance and builds evidence graphs; None without one.
-        prompts: the folder whose prompts replace those of the package.
-    """
+    """The resources that the searches of a plan share; `base` is called by each thread."""
 
     base: Callable[[], Retrieval]
     picture: Image | None
@@ -65,8 +59,7 @@ class Searches:
     ) -> list[SearchOutcome]:
         """Search for one query or more at the same time, in the region for the action "region".
 
-        A search that fails, or takes longer than the seconds that are left, has no hits and reports
-        an error. A thread that hangs is abandoned.
+        A search that fails, or takes longer than `seconds`, has no hits and reports an error.
         """
         limit = seconds
         if action.startswith("searcher:"):

@@ -19,8 +19,7 @@ MOST_SHOWN = 3
 def edit_distance(name: str, other: str) -> float:
     """Return the Levenshtein distance of two names, 0 to 1: divided by the length of the longer.
 
-    Case, accents and punctuation do not count. A name without letters and digits is at distance 1
-    from any name.
+    Case, accents and punctuation do not count; a name without letters and digits is at distance 1.
     """
     from rapidfuzz.distance import Levenshtein
 
@@ -31,10 +30,7 @@ def edit_distance(name: str, other: str) -> float:
 def anchors(
     medium: EvidenceNode, nodes: Sequence[EvidenceNode], threshold: float
 ) -> Iterator[EvidenceEdge]:
-    """Yield edges from a picture or table to the entities that its titles name.
-
-    A title names an entity at a distance below the threshold, 0 to 1; 0 takes equal names.
-    """
+    """Yield edges from a picture or table to entities that its titles name, below a distance."""
     for node in nodes:
         distance = min((edit_distance(title, node.name) for title in medium.titles), default=1.0)
         if distance < threshold or not distance:
@@ -65,10 +61,7 @@ def select_by_description(
 def nearest_pictures(
     description: str, pictures: Sequence[EvidenceNode], search: ImageSearch
 ) -> tuple[list[EvidenceNode], str]:
-    """Return the three pictures nearest to a description, by the encoder of pictures.
-
-    Also returns why they are the first three ones instead, if they are.
-    """
+    """Return the three pictures nearest to a description; or the first three, and why."""
     encoder = side(search.encoder, "image")
     if len(pictures) <= MOST_SHOWN:
         return list(pictures), ""

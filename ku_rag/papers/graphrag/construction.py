@@ -38,11 +38,7 @@ class EvidenceSearch(Illustrated):
     """An evidence graph and how it was built.
 
     Args:
-        graph: The evidence graph G4.
-        pattern: The pattern graph G1.
         sizes: Nodes and edges of the stages "retrieval" (G2), "clue" (G3) and "evidence" (G4).
-        enough: Whether the agents judged a graph sufficient.
-        trace: Questions to the agents and their answers, in order.
         agents: Who took the roles: "model" or "embedded".
     """
 
@@ -91,8 +87,7 @@ def build(
 ) -> EvidenceSearch:
     """Build the evidence graph of a question, until the model's budget is spent at the latest.
 
-    `evidence` are retrieved chunks and table rows, best first. `subjects` is id → name of the units
-    that the question's picture shows. The agents serve this question only. `ModelFailed` or
+    `subjects` is id → name of the units that the question's picture shows. `ModelFailed` or
     `BudgetSpent` without a pattern by the model.
     """
     pattern = agents.pattern([*subjects.values()])
@@ -139,11 +134,7 @@ class _Construction:
             self.around = self.around.joined(facts.nodes.values(), facts.edges)
 
     def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
-        """Add the pictures and tables whose titles name some nodes to G2.
-
-        Pictures are those of some units, id → a further title or "", and of all units that have
-        the name of a node.
-        """
+        """Add pictures of units, id → title, and tables to G2 if their titles name some nodes."""
         pictures = pictures_of(self.base, units, [node.name for node in nodes])
         for medium in (*pictures, *self.tables):
             is_table = medium.modality == "table"

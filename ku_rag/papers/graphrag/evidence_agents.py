@@ -43,8 +43,7 @@ _ENTITIES = object_schema("entities", entities=_LINES)
 class EvidenceAgents(AgentTrace):
     """A model in the roles of stage I to III. An object serves one question.
 
-    A reply that is missing or invalid selects nothing, and is noted in the trace. The prompts are
-    by name.
+    A reply that is missing or invalid selects nothing, and is noted in the trace.
     """
 
     mllm: MLLM
@@ -52,11 +51,7 @@ class EvidenceAgents(AgentTrace):
     question: str
 
     def pattern(self, subjects: Sequence[str]) -> PatternGraph:
-        """Return the pattern graph G1 of the question, whose picture shows some subjects.
-
-        Raises:
-            ModelFailed, BudgetSpent: There is no reply.
-        """
+        """Return the pattern graph G1 of the question, whose picture shows some subjects."""
         lines = [{"shown": name} for name in subjects]
         (outcome,) = self._ask("pattern", [lines], schema=_PATTERN)
         if outcome.failure:
@@ -88,7 +83,7 @@ class EvidenceAgents(AgentTrace):
         """Yield the facts of each passage that its text can state (eq. 4).
 
         The question is not part of the request, so the reply cache serves each text once for a
-        pattern, a model and a version of the prompt.
+        pattern.
         """
         texts = []
         for piece in passages if pattern.types else ():  # a text need not repeat its units' names
@@ -205,9 +200,7 @@ def _checked_facts(
 ) -> EvidenceGraph:
     """Return the facts of a reply that the text of a chunk can state (definition 4).
 
-    An entity has a type of the pattern, and its name occurs in the text. A relation is one of the
-    pattern, and both of its ends are such entities. "entities" and "relations" of the reply may be
-    missing or wrong.
+    Types and relations are those of the pattern, and the text contains the names of the entities.
     """
     types = {name_key(kind): kind for kind in pattern.types}
     nodes = []

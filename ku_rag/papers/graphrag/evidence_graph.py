@@ -29,10 +29,7 @@ def text_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PatternGraph(Serializable):
-    """What a question asks for, the paper's pattern graph G1: types of entities and keywords.
-
-    A relation is (type, relation, type).
-    """
+    """Types of entities, relations (type, relation, type) and keywords: the paper's G1."""
 
     types: tuple[str, ...]
     relations: tuple[tuple[str, str, str], ...]
@@ -45,10 +42,6 @@ class EvidenceNode(Serializable):
 
     Args:
         id: Unique in the graph: "text:KEY", "image:ROW", "table:SOURCE.PLACE", "row:…".
-        name: The name of an entity; the title of a picture or table.
-        type: A type of the pattern, or the modality.
-        chunks: Rows of the chunks that it comes from.
-        titles: Names by which a picture or table is anchored.
         rows: Rows of the table that a model may be shown, each with the row of its chunk.
     """
 
@@ -78,10 +71,7 @@ class EvidenceNode(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceEdge(Serializable):
-    """A directed relation between two nodes, by their ids, and what a text says of it.
-
-    The chunk, by its row, states it; the anchor of a picture or table has none.
-    """
+    """A directed relation of two nodes, by id, and what the text of a chunk says of it."""
 
     source: str
     relation: str
@@ -100,10 +90,7 @@ class EvidenceGraph(Serializable):
     def joined(
         self, nodes: Iterable[EvidenceNode] = (), edges: Iterable[EvidenceEdge] = ()
     ) -> EvidenceGraph:
-        """Return the graph with more nodes and edges; edges that lack an end are left out.
-
-        A node that is there already adds its description and its chunks.
-        """
+        """Return the graph with more nodes, merged by id, and more edges that have both ends."""
         every = dict(self.nodes)
         for node in nodes:
             merged = every.get(node.id, node).with_description(node.description)

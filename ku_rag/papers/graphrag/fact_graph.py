@@ -41,11 +41,9 @@ def build_from_facts(
 ) -> EvidenceSearch:
     """Build the evidence graph of a question from what the store knows of its evidence.
 
-    The nodes are the best rows of tables with their cells, and the units that texts are of. Facts
-    and relations of these units count if the question asks for them. The graph is enough if it has
-    the names, the numbers and most other words of the question.
-
-    The settings say how many passages and tables are read, and whether tables are.
+    The nodes are the best rows of tables with their cells, and the units of texts; facts and
+    relations count if the question asks for them. The graph is enough if it has the names, the
+    numbers and most other words of the question.
     """
     terms = stems(question)
     rows = [piece for piece in evidence if piece.table][: _MOST_ROWS * settings.table_mining]

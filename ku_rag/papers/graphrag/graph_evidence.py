@@ -36,12 +36,7 @@ def build_graph(
 ) -> EvidenceSearch:
     """Build the evidence graph of a question from what the ordinary retrieval finds.
 
-    Without a model it is built from facts. `prompts` is the folder whose prompts replace those of
-    the package. `construction` are `EvidenceSettings`, or None for the default.
-
-    Raises:
-        BadInput: `construction` is something else.
-        ModelFailed, BudgetSpent: the model did not reply with a pattern.
+    Without a model it is built from facts. `BadInput` if `construction` is no `EvidenceSettings`.
     """
     settings = EvidenceSettings() if construction is None else construction
     settings = arguments.check(settings, "construction", EvidenceSettings)
@@ -59,10 +54,7 @@ def build_graph(
 
 
 def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Return evidence with the texts of the entities that the question asks for before the rest.
-
-    They are in the order of the rows that lead to them.
-    """
+    """Return evidence with the texts of the entities that the question asks for before the rest."""
     nodes = [search.graph.nodes[edge.target] for edge in search.answer_edges]
     chunks = list(dict.fromkeys(chunk for node in nodes for chunk in node.chunks))
     place = {chunk: n for n, chunk in enumerate(chunks)}

@@ -40,8 +40,7 @@ def row_graph(
 ) -> EvidenceGraph:
     """Return a table with one of its rows, and the entities of cells of the row.
 
-    The entities are the cells that are named, link to a unit, or name a unit or a known node, by
-    `ids`. A cell that links to a unit is the entity of that name.
+    These are cells that are named, link to a unit, or name a unit or a node of `ids`.
     """
     described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
     id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"
@@ -73,10 +72,7 @@ def cells_of(row: TableRow) -> dict[str, str]:
 def tables_of(
     connection: Connection, evidence: Sequence[Evidence], most: int
 ) -> list[EvidenceNode]:
-    """Return the first tables that have rows among the evidence; those rows come first.
-
-    Their titles are their own names and those of their units.
-    """
+    """Return the first tables that have rows among the evidence; those rows come first."""
     names: dict[int, tuple[str, ...]] = {
         piece.chunk: piece.owner_names for piece in evidence if piece.table
     }

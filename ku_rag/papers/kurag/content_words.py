@@ -15,10 +15,7 @@ _OPEN_CLASSES = frozenset({"ADJ", "ADV", "NOUN", "NUM", "PROPN", "VERB"})
 
 @dataclass(frozen=True, slots=True)
 class ContentWords:
-    """Selects the content words of a question.
-
-    The parser is a pipeline of spaCy; None for the stop list of `text.tokens`.
-    """
+    """Selects the content words of a question by a pipeline of spaCy, or by a stop list."""
 
     name: str
     parser: Any = None

@@ -26,8 +26,7 @@ _PAGE_HEIGHT = 32_000
 class KuRagSteps(QuerySteps):
     """A query that matches units by their pictures and shows their texts in one picture.
 
-    Without units (the ablation "w/o KU"), texts are searched by the question and a caption of the
-    picture, and shown as text.
+    Without units ("w/o KU"), texts are searched by the question and a caption, and shown as text.
     """
 
     most = 3

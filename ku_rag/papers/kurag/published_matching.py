@@ -36,10 +36,7 @@ class RankedChunk:
 
 
 def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matched:
-    """Return the k units with the nearest pictures of all, and the region that is compared.
-
-    The question chooses the region of the upright RGB picture (eq. 4 to 6).
-    """
+    """Return the k units with the nearest pictures, and the compared region (eq. 4 to 6)."""
     connection, search = base.database.connection, base.image_search
     encoder = side(search.encoder, "image")
     region = _region(image, question, search)

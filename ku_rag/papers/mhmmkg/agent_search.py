@@ -37,11 +37,7 @@ def explore(
     *,
     topic: Entity | None = None,
 ) -> GraphSearchResult:
-    """Search the graph for paths that answer a question.
-
-    The agents select the topic entity where there is none, and relations, and judge paths. The end
-    of a model's budget ends the search. `Corrupt` if a row of the graph fails its checksum.
-    """
+    """Search the graph for paths that answer a question."""
     search = _Search(graph, query, agents, limits, len(agents.trace))
     topic = topic or agents.topic(query, graph.topics(_MOST_TOPICS))
     if topic is None:

@@ -25,15 +25,10 @@ def caption(
     model: str,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> Iterator[Record | Quarantined]:
-    """Caption the pictures of entities that have no caption by the model of this name.
+    """Yield a record with a caption for each entity that has none by the model of this name.
 
-    The model receives an entity's pictures and name, but no question. Only the calling thread reads
-    the graph.
-
-    Yields:
-        For each caption a record with the caption in the unit's metadata, from the source
-        `caption:MODEL#UNIT`. For each failure a `Quarantined`; the end of the model's budget is
-        the last one.
+    Its source is `caption:MODEL#UNIT`. Each failure is a `Quarantined`; the end of the model's
+    budget is the last one.
     """
     prompt = (prompts or load_prompts("ku_rag.papers.mhmmkg"))["describe"]
     read = ((entity, entity.unit, graph.attributes(entity)) for entity in entities)

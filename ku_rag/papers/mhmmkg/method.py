@@ -24,10 +24,7 @@ class AgentSearchSteps(QuerySteps):
     drafts = False
 
     def find(self) -> tuple[Context, Reply | None]:
-        """Let the agents search (eq. 5 to 10), and answer from the paths (eq. 11).
-
-        `ModelFailed` or `BudgetSpent` if the model does not answer.
-        """
+        """Let the agents search (eq. 5 to 10), and answer from the paths (eq. 11)."""
         assert self.chain
         query = Query(self.question.text, (self.picture,) if self.picture else ())
         with measure(self.times, "search"):

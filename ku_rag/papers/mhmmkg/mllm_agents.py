@@ -40,16 +40,12 @@ _CAPTION = (
 class ModelAgents(AgentTrace):
     """Agents that ask a multimodal model; the questions of a round are asked concurrently.
 
-    A reply that is missing or invalid selects nothing, and is noted. After the model's budget is
-    spent, the replies so far count. An object serves one search.
+    A reply that is missing or invalid selects nothing, and is noted. After the budget is spent, the
+    replies so far count. An object serves one search.
 
     Args:
-        mllm: The model; where another one sees pictures for it, it answers without them.
-        graph: The graph, which only the calling thread reads.
         captions: Which captions of pictures are used. With "online", validation receives the
             pictures of each path's end and describes them.
-        captioner: See `Knowledge`.
-        prompts: By name; by default those of the package.
     """
 
     def __init__(
@@ -102,11 +98,7 @@ class ModelAgents(AgentTrace):
         return chosen[0] if chosen else None
 
     def expand(self, query: Query, opened: Sequence[Path], most: int) -> list[list[Step]]:
-        """Return the relations that the model selects to extend each open path (eq. 5).
-
-        It receives at most so many relations of a path's end, those that share most words with the
-        query.
-        """
+        """Return the relations that the model selects to extend each open path (eq. 5)."""
         offers, questions = [], []
         for path in opened:
             steps = self._graph.hop(path.end)
@@ -206,10 +198,7 @@ def query_lines(query: Query) -> list[dict[str, str]]:
 def matched(
     named: Sequence[str], among: Sequence[tuple[Iterable[str], _T]]
 ) -> tuple[list[_T], list[str]]:
-    """Return the distinct candidates that a reply names, in its order, and unknown names.
-
-    Case, spaces and punctuation do not count. A candidate has one or more names.
-    """
+    """Return the distinct candidates that a reply names, in its order, and unknown names."""
     by_key: dict[str, list[int]] = {}
     for n, (names, _) in enumerate(among):
         for key in {_key(name) for name in names} - {""}:

@@ -47,9 +47,7 @@ _KEYS = ("Reply with one JSON object", "Reply with one word")
 def read_official_prompts(clone: Path) -> Mapping[str, str]:
     """Return the files NAME.md of the authors' prompts, by name, from a clone of their repository.
 
-    Raises:
-        NotFound: it has no file of templates.
-        BadInput: the file is not Python, or a template is missing or cannot be followed.
+    `BadInput` if a template is missing or cannot be followed.
     """
     source = clone / SOURCE
     if not source.is_file():

@@ -31,10 +31,7 @@ _LIMITS = SearchLimits()
 class Setting:
     """A row of table 2.
 
-    Args:
-        vision: Whether the model receives the pictures d; where it searches, it describes them.
-        described: Whether it receives the description by people instead (s).
-        captions: Which captions of the graph's pictures it receives.
+    The model receives the pictures (`vision`), or their description by people (`described`).
     """
 
     name: str
@@ -64,8 +61,6 @@ class GraphAnswer:
 
     Args:
         answer: The model's answer; "" if it did not reply after a search.
-        perception: The description of the pictures that the setting uses.
-        search: The result of the search; None if the setting does not search.
     """
 
     setting: str
@@ -122,15 +117,8 @@ def answer(
 ) -> GraphAnswer:
     """Answer a question in one of the six settings (eq. 2 to 4, 11).
 
-    Every setting, a key of `SETTINGS`, uses the hints of the query; those that take a description
-    by people use its perception. Without a topic the agents select it. `gold` are the annotated
-    paths for "knowledgeable", and `captioner` made the captions for "unaided-offline", see
-    `Knowledge`. With `needs_reply` a search whose end the model does not answer is an error.
-
-    Raises:
-        BadInput: The setting is unknown, or the query lacks what it takes.
-        ModelFailed, BudgetSpent: The model did not reply; without a search, or with `needs_reply`.
-        CallError: The endpoint did not answer a single question.
+    `gold` are the annotated paths for "knowledgeable". With `needs_reply` it is an error if the
+    model does not answer after a search; without a search it always is.
     """
     chosen = _check(setting, query, gold)
     agents = ModelAgents(
