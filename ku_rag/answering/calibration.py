@@ -38,13 +38,9 @@ class ConfidenceTuning(Serializable):
     """What labelled pictures say of the confidence of matches.
 
     Args:
-        known: how many of them show a unit of the base.
         right: how many of them matched their unit first.
-        slope: what the evidence for a match is multiplied by.
-        intercept: log odds added to it.
         threshold: confidence from which on a match is sure, 0 to 1.
         right_kept: share of the right matches that are sure.
-        wrong_declined: share of the other matches that are not.
     """
 
     pictures: int
@@ -65,13 +61,7 @@ def tune_confidence(
     """Match labelled pictures, fit the confidence to them, and keep it; the caller may write.
 
     A record is "file:line" and {"image": path, "units": [ids], "question"?: text}, or the error of
-    a line. The units are those that the picture shows; none for a thing that the base does not
-    have. Paths that are not absolute begin in the resolved folder.
-
-    Raises:
-        NotFound: the base has no unit of an id.
-        BadInput: a record or a picture cannot be read, there are too few, or the evidence does not
-            tell right matches from others.
+    a line. `BadInput` if there are too few, or they do not tell right matches from others.
     """
     matched = list(_match_labelled(base, records, folder))
     columns = np.array(matched, np.float64).reshape(-1, 4).T
@@ -145,8 +135,7 @@ def fit_odds(
     """Return the slope and the intercept that make log odds of evidence.
 
     They are the maximum of the posterior of a logistic regression, found by Newton's method with
-    bounded steps. `evidence` is float64[n], log odds of the default model up to the intercept, and
-    `right` bool[n]. The normal priors have the means 1 and `prior`.
+    bounded steps. Both arrays are [n]; the normal priors have the means 1 and `prior`.
     """
     inputs = np.stack([evidence + prior, np.ones(len(evidence))])
     weights = mean = np.array([1.0, 0.0])
@@ -166,8 +155,7 @@ def choose_threshold(
 ) -> float:
     """Return the confidence, 0 to 1, from which on a match is sure, at the least cost.
 
-    A wrong match that is sure costs `cost`, a right one that is not sure costs 1. `probabilities`
-    is float64[n], `right` bool[n].
+    A wrong match that is sure costs `cost`, a right one that is not sure costs 1.
     """
     steps = np.unique(probabilities)
     # Between two matches; of thresholds of equal cost the highest.

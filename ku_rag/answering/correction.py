@@ -51,14 +51,10 @@ class Material:
     """The input of an answer.
 
     Args:
-        picture: the whole picture, RGB; None for a question without a picture.
         crop: the region cut out of the original picture; None where it is the whole picture.
-        evidence: chunks that the answer can cite.
         paths: graph paths that the answer can cite; those that do not bear on the question are not
             sent.
-        leading: labels of the paths that the question's own words lead along.
         pages_only: whether evidence is shown in pages alone, as published.
-        caption: a model's caption of the picture, if it was searched with, or is shown instead.
         queries: what a plan made of the question (CogPlanner, eq. 6), shown with the evidence;
             empty without a plan.
     """
@@ -96,11 +92,8 @@ class Answered:
 class Chain:
     """A model and the prompts of this package, by name, for one question.
 
-    The model's replies to other roles, for the same question, count in the usage. Notes become
-    those of the correction.
-
-    Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
-    one of the turns would be the result of another method. `identify` notes an unusable reply.
+    Every method but `identify` raises `ModelFailed` or `BudgetSpent` if the model does not reply:
+    an answer without one of the turns would be the result of another method.
     """
 
     mllm: MeteredMLLM
@@ -153,10 +146,7 @@ class Chain:
         return self.mllm.chat(Request((message,), schema, _TEMPERATURE, None, needed))
 
     def draft(self, material: Material) -> Reply | None:
-        """Return the model's answer to the question alone, the first turn (eq. 12).
-
-        A draft that is truncated at the limit of tokens is used; None if it is empty.
-        """
+        """Return the model's answer to the question alone, the first turn (eq. 12)."""
         try:
             return self._chat(self._build_request(material))
         except TruncatedReply as error:
@@ -167,9 +157,8 @@ class Chain:
     def answer(self, material: Material, draft: Reply | None) -> Answered:
         """Answer with the evidence.
 
-        With a draft, this is the second turn of its conversation, in which the model corrects it
-        (eq. 13); without evidence, the draft is the answer. Without a draft, the model is asked
-        once: the ablation without the chain.
+        With a draft, this is the second turn of its conversation (eq. 13). Without a draft, the
+        model is asked once: the ablation without the chain.
         """
         if self.sees_pictures:
             answered = self._answer(material, draft)
@@ -189,9 +178,8 @@ class Chain:
     ) -> Answered:
         """Answer in one turn from data alone, by a prompt of another method.
 
-        The question and its picture are sent; then `data`, an object a line, and the pictures. The
-        prompt `name` has the placeholders $question and $data. `keys` are schemas of keys of the
-        reply beside "reason" and "answer", such as "items".
+        `data` is an object a line. `keys` are schemas of keys of the reply beside "reason" and
+        "answer".
         """
         words = self.prompts[name].fill(question=material.question, data=fenced(data))
         more = (Picture(picture) for picture in pictures if self.sees_pictures)
@@ -335,10 +323,7 @@ def _where(material: Material, place: str) -> str:
 def _parse_verdict(
     reply: Reply, material: Material, draft: str | None = None
 ) -> tuple[Reading, Correction]:
-    """Check a structured reply against the evidence of the request, and compare it with a draft.
-
-    A reply that does not say whether it changed the draft, or refuses to answer, is a change.
-    """
+    """Check a structured reply against the evidence of the request, and compare it with a draft."""
     fields = reply.parsed or {}
     answer, reason = fields["answer"].strip(), " ".join(fields.get("reason", "").split())
     texts = {piece.label: piece.text for piece in material.evidence}

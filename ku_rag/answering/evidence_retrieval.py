@@ -30,8 +30,7 @@ def evidence(
 ) -> tuple[list[Evidence], list[Evidence]]:
     """Return the k chunks that bear on a question most, those of matched units first, and the rest.
 
-    At least `pool` are found, if there are so many, which a reranker scores; more where the base
-    has tables.
+    At least `pool` are found, which a reranker scores; more where the base has tables.
     """
     rows = _MOST_ROWS if table_rows.are_stored(base.database.connection) else 0
     most = max(k, rows, pool)
@@ -59,8 +58,7 @@ def own_evidence(
 ) -> list[Evidence]:
     """Further chunks: table rows, lines that answer, and chunks of sections and units asked about.
 
-    What is in `evidence` is left out. The rows of tables come first. `lines` that answer are row of
-    the chunk, start and end. Labels begin with the number `first_label`.
+    What is in `evidence` is left out. `lines` are row of the chunk, start and end.
     """
     units = [unit.row for unit in matched.units if unit.id in matched.about]
     listed = [piece.chunk for piece in (*evidence, *rows)]
@@ -94,8 +92,6 @@ class Paths:
     """What the graph says that bears on a question.
 
     Args:
-        evidence: paths that may be cited, those of an answer first.
-        answers: what the question's own words lead to, if they lead anywhere.
         cited: labels of the paths that lead there.
         lines: row of the chunk, start and end of the labelled lines that state it.
     """

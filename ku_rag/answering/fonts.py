@@ -37,8 +37,7 @@ def missing_characters(text: str) -> str:
 def runs(text: str, size: int, bold: bool = False) -> list[tuple[str, Font]]:
     """Split one line into parts, each with a font that can draw it.
 
-    Marks, digits, spaces and punctuation use the font before them if it has them. Invisible
-    characters that the font lacks are left out.
+    Marks, digits, spaces and punctuation use the font before them if it has them.
     """
     if text and text.isascii() and text.isprintable():  # Open Sans has all of these
         return [(text, _load(_open_sans(bold), size))]
@@ -122,11 +121,7 @@ def _system_faces(bold: bool) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=1 << 10)
 def characters(path: Path) -> frozenset[int]:
-    """Return the code points that a TrueType or OpenType file has outlines for.
-
-    Of a collection, the first face is read. A file that is damaged has none, nor has one that holds
-    bitmaps only, which Pillow draws at one size.
-    """
+    """Return the code points that a TrueType or OpenType file has outlines for."""
     from fontTools.ttLib import TTFont
 
     try:

@@ -36,14 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Card:
-    """One unit on a page.
-
-    Args:
-        name: its name, set in bold.
-        image: the picture that matched, of any size and mode; None leaves its place empty.
-        texts: the chunks, each a paragraph; line ends in them are kept.
-        labels: printed before each text, such as "E1"; empty for none.
-    """
+    """A unit on a page: name, matching picture, chunks, and labels such as "E1", if any."""
 
     name: str
     image: Image.Image | None
@@ -58,9 +51,8 @@ def cards(
 ) -> list[Card]:
     """Put evidence, best first, onto the cards of the units that it belongs to, each piece once.
 
-    Returns:
-        The cards in the order of the units, those without evidence left out. Then cards without a
-        picture for text that is not of these units' own sources, headed by its owner or its source.
+    Cards without evidence are left out. Text that is not of these units follows on cards without a
+    picture.
     """
     by_unit: dict[str, list[Evidence]] = {unit.id: [] for unit in units}
     by_heading: dict[str, list[Evidence]] = {}
@@ -79,12 +71,8 @@ def cards(
 def compose(cards: Sequence[Card], *, page_height: int = PAGE_HEIGHT) -> list[Image.Image]:
     """Stitch cards into pages of 772 by at most 2,048 px (KU-RAG, section 3.3.3, eq. 11).
 
-    Pictures are 224 px wide, text runs in a column of 500 px. A card moves to the next page whole
-    where it fits on one; a longer one flows on, under its name and picture again. No text is lost:
-    a character that no font has shows as its code point.
-
-    The pages are RGB, as high as what they hold, and at most `page_height` px, which is at least
-    600.
+    A card moves to the next page whole where it fits on one; a longer one flows on, under its name
+    and picture again. The pages are RGB, and at most `page_height` px high, 600 or more.
     """
     pages: list[list[_Block]] = [[]]
     page = page_height - 2 * MARGIN
@@ -125,8 +113,7 @@ def wrap(
 ) -> list[str]:
     """Break one paragraph into lines no wider than `column` pixels, the first `indent` narrower.
 
-    White space counts as one space. Lines break where Unicode allows it (UAX 14), and inside a word
-    only when the word alone is wider than the column. Joined, they hold every visible character.
+    Lines break where Unicode allows it (UAX 14), inside a word only if it is wider than the column.
     """
     lines: list[str] = []
     line, used, room = "", 0.0, column - indent

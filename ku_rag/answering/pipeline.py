@@ -61,7 +61,6 @@ class Context:
 
     Args:
         models: the reranker, if there is one.
-        is_empty_plan: whether a plan found nothing.
         reading: the answer, where the method finds it together with its evidence.
     """
 
@@ -79,11 +78,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """A question and how to answer it; see `query` and `page_image` of `KnowledgeBase`.
-
-    Raises:
-        BadInput: the text is empty or too long, or the published method is to do what it does not.
-    """
+    """A question and how to answer it; see `query` and `page_image` of `KnowledgeBase`."""
 
     text: str
     image: Path | bytes | Image | None = None
@@ -131,7 +126,6 @@ class Planned:
 
     Args:
         evidence: chunks and texts of searchers, best first.
-        paths: graph paths and parts of evidence graphs.
         queries: the last queries, which are answered beside the question.
         replies: of the model that planned, which count in the usage.
     """
@@ -152,7 +146,6 @@ class QueryEvent:
     Args:
         kind: "round", a round of a plan; then "region", "units", "evidence", "draft" and "answer".
         data: the keys of `Answer.to_dict` that are known now; for "round", those of a round.
-        answer: the answer, with the last event.
     """
 
     kind: str
@@ -174,16 +167,9 @@ def ask(
 ) -> Iterator[QueryEvent]:
     """Answer a question about a picture, step by step; the last event has the answer.
 
-    No transaction is open while a model is asked, so the store may be read several times.
-
-    The model corrects its answer with the evidence; without one the extractive reader answers.
-    `vision` sees pictures in its place. `planned` is evidence that a plan collected, in place of a
-    search, and `steps` are those of another method, such as a published one.
-
-    Raises:
-        BadInput: the picture or a prompt cannot be read, or the reranker cannot score.
-        NotFound: the folder of prompts does not exist, or there is no model to ask.
-        ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
+    No transaction is open while a model is asked, so the store may be read several times. `vision`
+    sees pictures in place of `mllm`. `planned` is evidence in place of a search, and `steps` are
+    those of another method.
     """
     times = {"plan": planned.milliseconds} if planned else {}
     started = time.perf_counter() - sum(times.values()) / 1000
@@ -254,11 +240,7 @@ def find(
     vector: Vectors | None,
     k: int,
 ) -> SearchResult:
-    """Units and chunks for a picture, a text, or both; see `KnowledgeBase.search`.
-
-    Raises:
-        BadInput: none was given, or the picture cannot be read.
-    """
+    """Units and chunks for a picture, a text, or both; see `KnowledgeBase.search`."""
     if vector is not None:
         return SearchResult((), tuple(evidence_retrieval.evidence_near(base, vector, k)))
     if image is None and not text.strip():
@@ -282,7 +264,6 @@ class QuerySteps:
     """The steps of one query.
 
     Args:
-        chain: the model that answers; None for the extractive reader.
         times: milliseconds of each step, which the steps add.
     """
 
@@ -553,10 +534,7 @@ class QuerySteps:
     def read_last_query(
         self, context: Context, reading: Reading, queries: Sequence[str]
     ) -> tuple[Context, Reading]:
-        """Read an answer to the last query of a plan, if it asks for the same as the question.
-
-        The evidence and the reading are the given ones if it has no answer.
-        """
+        """Read an answer to the last query of a plan, if it asks for the same as the question."""
         weights = analyse(self.question.text).weights
         heaviest = {word for word, weight in weights.items() if weight == max(weights.values())}
         is_other = len(queries) == 1 and queries[0] != self.question.text

@@ -30,7 +30,6 @@ class Section:
 
     Args:
         picture: the question's picture, upright; the region's box refers to its pixels.
-        unit_pictures: the matching picture of each unit, by unit id.
         places: the page with the cited place, by label of the evidence.
     """
 

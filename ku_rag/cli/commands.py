@@ -65,15 +65,7 @@ def cli() -> None:
 
 
 def run() -> int:
-    """Run the command of `sys.argv`; an error is printed as one sentence.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        BrokenPipeError: nobody reads the output.
-        KeyboardInterrupt: the user stopped it.
-    """
+    """Run the command of `sys.argv`, print an error as one sentence, and return the exit code."""
     try:
         for argument in sys.argv[1:]:
             arguments.text(argument, "the argument")

@@ -363,11 +363,7 @@ def output_option(name: str, file: str, help: str) -> Callable[[Command], Comman
 
 
 def existing(path: Path, expected: str) -> Path:
-    """A path that exists, for commands that make a knowledge base.
-
-    Raises:
-        NotFound: it does not.
-    """
+    """Return a path that exists, else raise `NotFound`; for commands that make a base."""
     if not path.exists():
         raise NotFound(f"{path} does not exist: name {expected}")
     return path
@@ -391,12 +387,7 @@ def model_options() -> dict[str, Any]:
 
 @contextmanager
 def open_base(path: Path | None = None, /, **options: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401
-    """Open a base with the options for models that a command was given.
-
-    Args:
-        path: its folder; that of --kb if None.
-        **options: see `KnowledgeBase.open`.
-    """
+    """Open the base of --kb, or another, with the options for models of the command."""
     from ku_rag.knowledge_base import KnowledgeBase
 
     folder = path or base_path()

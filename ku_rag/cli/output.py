@@ -68,11 +68,7 @@ def print_result(
     *,
     ok: bool = True,
 ) -> None:
-    """Print data as strict JSON if --json was given, or the text; exit with 1 unless all is `ok`.
-
-    Raises:
-        Corrupt: the data holds what JSON cannot.
-    """
+    """Print data as strict JSON if --json was given, or the text; exit with 1 unless it is `ok`."""
     if _is_set(AS_JSON):
         try:
             line = json.dumps(
@@ -288,10 +284,8 @@ def one_line(text: str) -> str:
 def progress(what: str, items: str = "records") -> Iterator[Callable[..., None] | None]:
     """A progress bar on stderr, if stderr is a terminal.
 
-    Args:
-        what: what is done; "" for no bar.
-        items: what is counted by calls of the function that it yields, which takes the count and,
-            if it likes, what to show beside `what`; "" shows the time alone.
+    `items` is what is counted by calls of the function that it yields, which takes the count and,
+    if it likes, what to show beside `what`; "" shows the time alone.
     """
     if not what or is_quiet() or not sys.stderr.isatty():
         yield None

@@ -15,10 +15,7 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class CaptionSimilarity(Serializable):
-    """How many captions of a model say the same as those of people, by the judge.
-
-    The entities are those with a caption of both.
-    """
+    """How many captions of a model say the same as those of people, by the judge."""
 
     model: str
     entities: int
@@ -33,12 +30,8 @@ class CaptionSimilarity(Serializable):
 def judge_captions(kb: KnowledgeBase) -> list[CaptionSimilarity]:
     """Compare the captions in a graph, those of each model with those of people.
 
-    The judge is the model of `mllm_judge`, or else that of `mllm`.
-
-    Raises:
-        NotFound: there is no judge.
-        BadInput: no entity has captions of both.
-        ModelFailed, BudgetSpent: the judge did not reply.
+    The judge is the model of `mllm_judge`, or else that of `mllm`. `BadInput` if no entity has
+    captions of both.
     """
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     if judge is None:

@@ -15,13 +15,7 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class Difference(Serializable):
-    """The difference of two runs in a measure, over the questions that both have a score for.
-
-    Args:
-        p: P-value of a paired permutation test.
-        better: Questions where the second run is better: its score is higher, or for some measures
-            lower.
-    """
+    """The difference of two runs in a measure, over the questions that both have a score for."""
 
     measure: str
     first: float
@@ -33,10 +27,7 @@ class Difference(Serializable):
 
 
 def compare_runs(first: Path, second: Path) -> list[Difference]:
-    """Compare the runs in two folders by all measures and questions that both have.
-
-    `BadInput` if a folder holds no run, or they share no question.
-    """
+    """Compare the runs in two folders by all measures and questions that both have."""
     before, after = _scores(first), _scores(second)
     pairs: dict[str, list[tuple[float, float]]] = {}
     for question, scores in before.items():

@@ -75,12 +75,7 @@ class MethodOptions:
 
 
 def check_method(method: str, mllm: MLLM | None, options: MethodOptions) -> None:
-    """Check that a method exists and has the options and the model that it needs.
-
-    Raises:
-        BadInput: There is no such method, or a published method does not use an option.
-        NotFound: It needs a model, and there is none.
-    """
+    """Check that a method exists and has the options and the model that it needs."""
     if method not in METHODS:
         raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
     steps = papers.load_steps(_arguments(method, options))
@@ -92,13 +87,7 @@ def check_method(method: str, mllm: MLLM | None, options: MethodOptions) -> None
 def answer(
     base: KnowledgeBase, method: str, question: EvaluationQuestion, options: MethodOptions
 ) -> Answer:
-    """Answer a question by one of `METHODS`.
-
-    Raises:
-        BadInput: The question or its picture cannot be read.
-        NotFound: The picture does not exist.
-        ModelFailed, BudgetSpent: The model did not answer.
-    """
+    """Answer a question by one of `METHODS`."""
     if method == "graph":
         return _search_graph(base, question, options)
     return base.query(question.image, question.question, **_arguments(method, options))

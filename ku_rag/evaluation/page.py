@@ -23,10 +23,7 @@ _NOT_SHOWN = ("questions", "measures")
 
 
 def render(evaluation: Evaluation) -> str:
-    """Write a run with its records as one HTML page without scripts and addresses.
-
-    It needs jinja2, else raises `MissingExtra`.
-    """
+    """Write a run with its records as one HTML page without scripts and addresses."""
     jinja = extra("eval", "jinja2")
     templates = jinja.Environment(loader=jinja.PackageLoader("ku_rag.evaluation"), autoescape=True)
     settings, main = evaluation.settings, next(iter(evaluation.figures), "")

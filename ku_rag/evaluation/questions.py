@@ -29,9 +29,7 @@ class EvaluationQuestion(Serializable):
     """A question with its gold answers, units and routes.
 
     Args:
-        image: Its picture; None for a question about text.
         answers: Gold answers. Most measures accept each of them; those for lists compare all.
-        units: Ids of the units with the answer; empty where the dataset does not name them.
         routes: Gold routes through a graph, names of entities from the topic on.
         group: Its split or type, such as "unseen entity" or "bridge"; figures are also given for
             each group. "" for none.
@@ -53,8 +51,6 @@ class Dataset(Serializable):
     """The questions of a dataset.
 
     Args:
-        measures: Names of its official measures, the main one first.
-        left_out: Records that could not be read, with their places and the reasons.
         note: What is missing beside the published number of questions, or "".
     """
 
@@ -68,18 +64,9 @@ class Dataset(Serializable):
 def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> EvaluationQuestion:
     """Return the question of a record.
 
-    Args:
-        data: "question", and if they are known "id", "answers", "units", "routes" and "group"; see
-            `EvaluationQuestion`. An empty list of answers says that no answer is right: "". The
-            picture is either "image", a path below the folder of pictures, or the first of
-            "picture_ids" that exists there with a suffix of pictures. If it is a folder, it holds
-            the frames of a video. Other fields are kept.
-        number: Number of the record in its file, from 1: the default id.
-        pictures: The resolved folder of pictures.
-
-    Raises:
-        BadInput: A field is missing or has another type, or the picture is not in the folder.
-        TypeError: "routes" is not a list.
+    An empty list of answers says that no answer is right: "". The picture is "image", a path below
+    the folder, or the first of "picture_ids" that exists there with a suffix of pictures. If it is
+    a folder, it holds the frames of a video. `number`, from 1, is the default id.
     """
     if "answer" in data and "answers" not in data:
         raise BadInput('"answer" is not a field: expected "answers", a list of texts')

@@ -18,10 +18,7 @@ from ku_rag.types import Serializable
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow(Serializable):
-    """A row of a published table beside the run in the folder of its name.
-
-    The 95 % interval of the measured figure is None for too few questions.
-    """
+    """A row of a published table beside the run in the folder of its name."""
 
     name: str
     published: float
@@ -43,10 +40,7 @@ class PublishedTable(Serializable):
     rows: Sequence[tuple[str, str, float]]
 
     def arguments(self, data: Path) -> list[str]:
-        """Return the arguments of `ku eval` that name the dataset in the authors' folder.
-
-        `NotFound` if one of them is not there.
-        """
+        """Return the arguments of `ku eval` for the dataset in the authors' folder."""
         names = {"--path": self.path, "--images": self.images}
         files = {option: data / name for option, name in names.items() if name}
         if absent := [str(file) for file in files.values() if not file.exists()]:

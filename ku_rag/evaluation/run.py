@@ -122,11 +122,8 @@ def ask_all(
 ) -> list[Record]:
     """Return a record for each question, and append new ones to a file of JSON lines, if any.
 
-    Questions with an earlier record, by id, are not asked again.
-
-    Raises:
-        ModelFailed: The model failed to answer several questions in a row, or its budget is spent.
-        Refused: The file cannot be written, or several questions in a row failed for one reason.
+    Questions with an earlier record, by id, are not asked again. `ModelFailed` or `Refused` if
+    several in a row failed.
     """
     records: list[Record] = []
     scores = dict[str, list[float]]()
@@ -161,10 +158,7 @@ def ask_all(
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
-    """Return the result of a call, its seconds, and fields of a record that describe a failure.
-
-    `Closed`, of the base, and `MissingExtra` are raised.
-    """
+    """Return the result of a call, its seconds, and fields of a record that describe a failure."""
     started, result, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:
         result = call()
@@ -184,10 +178,7 @@ def scored(
     measures: Sequence[Measure],
     judge: MeteredMLLM | None,
 ) -> Record:
-    """Return the record of a question; one that failed is scored as no answer.
-
-    The replies of the judge are counted and dropped.
-    """
+    """Return the record of a question; one that failed is scored as no answer."""
     answer, seconds, failure = attempt(ask)
     predicted = prediction(answer) if answer else Prediction()
     fields = question.to_dict() | {"image": question.image and str(question.image)}
@@ -324,12 +315,7 @@ def failures(records: Sequence[Record]) -> list[Quarantined]:
 
 
 def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Record]:
-    """Begin a run in a folder, or return the records of the run in it that did not fail.
-
-    Raises:
-        Refused: It holds a run, and `resume` is false.
-        BadInput: The settings differ, or the summary or a record is damaged.
-    """
+    """Begin a run in a folder, or return the records of the run in it that did not fail."""
     records = out / RECORDS
     if records.exists() and not resume:
         raise Refused(f"{out} holds a run: continue it with --resume, or name another folder")
@@ -367,11 +353,7 @@ def to_line(record: Record) -> bytes:
 
 
 def read_records(file: Path) -> Iterator[Record]:
-    """Yield the records of a run or a batch; a last line that was cut off is left out.
-
-    Raises:
-        BadInput: The file is not a regular file, or a line is not a record or was changed.
-    """
+    """Yield the records of a run or a batch; a last line that was cut off is left out."""
     arguments.regular_file(file, "the file of records")
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):

@@ -17,10 +17,7 @@ def _samples() -> dict[str, Any]:
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean of two values or more, at 95 %.
-
-    Equal values give equal intervals. It needs scipy, else raises `MissingExtra`.
-    """
+    """Return the percentile bootstrap interval of the mean of two values or more, at 95 %."""
     options = {"confidence_level": 0.95, "method": "percentile"} | _samples()
     result = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
@@ -29,13 +26,8 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
 def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the p-value of a two-sided paired permutation test that two means are equal.
 
-    The scores are of the same questions, in the same order. Exact for up to ten questions with
-    different scores; else from 1,999 random permutations, with a least p-value of .001. Equal
-    scores give equal values.
-
-    Raises:
-        ValueError: The lengths differ.
-        MissingExtra: scipy is not installed.
+    Exact for up to ten questions with different scores; else from 1,999 random permutations, with a
+    least p-value of .001.
     """
     differences = np.subtract(first, second, dtype=float)
     # Questions with equal scores do not change the p-value.

@@ -23,11 +23,7 @@ __all__ = [
 def load_mllm(settings: Settings, role: str = "mllm") -> MLLM | None:
     """Return the client of the model in a setting; None if it names no model.
 
-    The endpoint is that of the setting ROLE_url, or else of mllm_url. The limits (concurrency,
-    budget) apply to each client, so create one and share it.
-
-    Raises:
-        ModelFailed: the address is not valid, or there is neither an address nor a key.
+    Limits (concurrency, budget) apply to each client, so create one and share it.
     """
     model, url = getattr(settings, role), getattr(settings, f"{role}_url") or settings.mllm_url
     if not model:

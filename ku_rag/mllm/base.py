@@ -92,9 +92,6 @@ class Reply:
 
     Args:
         parsed: the object that fits the request's schema; None if no schema was given.
-        prompt_tokens: tokens of the request, as counted by the endpoint or estimated.
-        completion_tokens: tokens of the reply, likewise.
-        cached: whether the reply comes from the reply cache.
     """
 
     text: str
@@ -115,12 +112,7 @@ class Reply:
 
 
 def usage(replies: Sequence[Reply]) -> dict[str, int]:
-    """Return the number of replies and their tokens; those of cached replies count apart.
-
-    Returns:
-        "replies", how many of them were "cached"; "prompt_tokens" and "completion_tokens" of the
-        others, and "cached_tokens", both together.
-    """
+    """Return the numbers of replies and tokens; "cached_tokens" are not among the other tokens."""
     paid = [reply for reply in replies if not reply.cached]
     every = sum(reply.prompt_tokens + reply.completion_tokens for reply in replies)
     prompt = sum(reply.prompt_tokens for reply in paid)
@@ -150,10 +142,7 @@ class MLLM(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MeteredMLLM:
-    """Passes requests on to a model, and collects the replies for `usage`.
-
-    Another model, if there is one, takes the requests with pictures.
-    """
+    """Passes requests on, those with pictures to `vision` if it is set, and collects replies."""
 
     mllm: MLLM
     replies: list[Reply] = field(default_factory=list)

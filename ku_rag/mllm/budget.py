@@ -10,10 +10,7 @@ from ku_rag.errors import BudgetSpent
 class Budget:
     """Counts calls and tokens, and refuses calls beyond the limits; 0 is no limit.
 
-    Every attempt counts as a call, failed ones too. Tokens are known after a reply, so calls that
-    have already started may exceed the limit.
-
-    The attributes `calls` and `tokens` hold the counts so far.
+    Failed attempts count, too. Calls that have already started may exceed the limit of tokens.
     """
 
     def __init__(self, max_calls: int = 0, max_tokens: int = 0) -> None:

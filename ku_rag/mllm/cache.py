@@ -43,10 +43,7 @@ def load_vision_support(url: str, model: str) -> bool | None:
 def store_vision_support(
     url: str, model: str, *, sees_pictures: bool, for_today: bool = False
 ) -> None:
-    """Store whether a model sees pictures, as a reply, for every knowledge base of the user.
-
-    What an error message says holds for today: it may have another cause.
-    """
+    """Store whether a model sees pictures; what an error message says holds `for_today`."""
     answer = "yes" if sees_pictures else "no"
     day = f" {date.today().isoformat()}" if for_today else ""
     ReplyCache().put(_vision_key(url, model), Reply(answer + day))
@@ -57,10 +54,7 @@ def _vision_key(url: str, model: str) -> str:
 
 
 class ReplyCache:
-    """A folder of replies, by default ~/.cache/ku-rag/replies, which may be deleted at any time.
-
-    Several threads and processes may share it.
-    """
+    """A folder of replies, by default ~/.cache/ku-rag/replies, which may be deleted at any time."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or cache_folder() / "replies"

@@ -60,9 +60,7 @@ class CallError(ModelFailed):
     """One call failed.
 
     Args:
-        retryable: whether the same call may succeed later.
         pause_s: seconds that the endpoint asks to wait; None if it does not say.
-        status: of the HTTP response, 0 if there was none.
         param: the request parameter that the endpoint rejects, if it names one.
     """
 
@@ -105,11 +103,7 @@ def connection_error(error: BaseException, url: str, setting: str) -> CallError:
 def checked_body(
     status: int, text: str, headers: Mapping[str, str], *, url: str, model: str, setting: str
 ) -> object:
-    """Return the JSON value of a response; some endpoints report an error with status 200.
-
-    `model` and `setting`, which names the address, are for messages. `CallError` if the response
-    reports an error, or is not JSON.
-    """
+    """Return the JSON value of a response; some endpoints report an error with status 200."""
     try:
         body: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -167,12 +161,8 @@ def _field(value: object, name: str) -> Any:  # noqa: ANN401 - JSON
 def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -> str:
     """Return what an error says, or may mean, that the endpoint does not support.
 
-    `sent` is the body of the request, which has so many pictures.
-
-    Returns:
-        A parameter of the request, "bounds" of the lengths in its schema, "json_schema" or
-        "json_object" as its response format, "pictures" for more than one picture, or "vision"
-        for any; "" if a request without it would fail as well.
+    It is a parameter of the request, "bounds" of lengths in its schema, "json_schema" or
+    "json_object" as its response format, "pictures" for more than one, or "vision" for any; or "".
     """
     text = error.param or error.reason
     if error.status in _REJECTING:

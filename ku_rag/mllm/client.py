@@ -45,11 +45,7 @@ class Endpoint:
 
     Args:
         settings: those of addresses, retries, concurrency and time; a call over it is not repeated.
-        setting: the setting that names the address, "mllm_url" or "encoder_url".
         wait: called with the seconds to wait before a retry.
-
-    Raises:
-        ModelFailed: the address or the key is not valid, or neither is given.
     """
 
     def __init__(
@@ -141,13 +137,7 @@ class EndpointMLLM:
     """A multimodal model behind an endpoint, such as OpenAI's, vLLM, Ollama or llama.cpp.
 
     Args:
-        settings: those whose names begin with "mllm".
-        cache: of replies; None for none.
-        wait: called with the seconds to wait before a retry.
         sees_pictures: whether the model sees pictures; None for what was learned of it before.
-
-    Raises:
-        ModelFailed: the address or the key is not valid, or neither is given.
     """
 
     def __init__(

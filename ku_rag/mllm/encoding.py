@@ -39,8 +39,7 @@ def encode_request(
 ) -> dict[str, Any]:
     """Return a request as a JSON object with pictures as data URLs.
 
-    A longer side of a picture, but of a sharp one, is scaled to `image_side` pixels. `rejected` is
-    what the endpoint does not support; see `call_errors.rejected_feature`.
+    `rejected` is what the endpoint does not support; see `call_errors.rejected_feature`.
     """
     messages = request.messages
     if not {"pictures", "vision"}.isdisjoint(rejected):
@@ -79,10 +78,7 @@ def encode_request(
 
 
 def _with_fewer_pictures(messages: Sequence[Message], *, keep_one: bool) -> tuple[Message, ...]:
-    """Return a conversation with no picture or with the first of the last message that shows one.
-
-    Pages of text go first, since a request says in words what they hold.
-    """
+    """Return messages without pictures, or with the first of the last message that shows one."""
     pictures = [[p for p in message.pictures if not p.sharp] for message in messages]
     (kept, *_) = next((group for group in reversed(pictures) if group and keep_one), [None])
     result = []
@@ -128,11 +124,7 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 
 
 def decode_reply(body: object, request: Request, model: str) -> Reply:
-    """Return the reply in the JSON value of a successful response to a request.
-
-    `check_complete` raises an error if the reply is truncated. `ModelFailed` if it holds no
-    message.
-    """
+    """Return the reply in the JSON value of a successful response to a request."""
     fields = body if isinstance(body, dict) else {}
     choices = fields.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):

@@ -27,12 +27,9 @@ class EndpointReport(Serializable):
 
     Args:
         model: the model; "" if only the endpoint was tried.
-        models: names of the endpoint's models; none if it does not list them.
-        replies: whether the model replied to a request.
         pictures: whether it named the colour of a picture; stored for later calls.
         object_format: "json_schema", "json_object" or "words", as it returned an object; "" if it
             returned none.
-        problems: one sentence for each request that failed.
     """
 
     url: str
@@ -45,10 +42,7 @@ class EndpointReport(Serializable):
 
 
 def ping(settings: Settings) -> EndpointReport:
-    """Try the endpoint and the model by at most four uncached calls.
-
-    `ModelFailed` if the endpoint does not answer.
-    """
+    """Try the endpoint and the model by at most four uncached calls."""
     mllm = EndpointMLLM(replace(settings, mllm_retries=0), sees_pictures=True)
     problems: list[str] = []
 

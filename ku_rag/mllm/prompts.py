@@ -30,7 +30,6 @@ class Prompt:
     """The template of one turn.
 
     Args:
-        name: the file's name without ".md".
         version: from the first line; for a file of the user, with a digest of the file.
     """
 
@@ -52,11 +51,7 @@ def load_prompts(package: str, folder: Path | None = None) -> Mapping[str, Promp
     """Load the prompts of a package, prompts/NAME.md, by name; NAME.md in `folder` replaces one.
 
     A replacement has the placeholders $question and $data if the package's prompt has them, and may
-    have its others. A package is named as in "ku_rag.answering".
-
-    Raises:
-        NotFound: the folder does not exist.
-        BadInput: a file in it cannot be read, lacks a placeholder, or has an unknown one.
+    have its others, else `BadInput`.
     """
     if folder and not folder.is_dir():
         raise NotFound(f"the folder of prompts {folder} is not there: make it, or set prompts")

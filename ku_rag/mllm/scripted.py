@@ -33,7 +33,6 @@ class ScriptedMLLM:
     Args:
         script: a function that is called with each request; or the replies, one for each request.
         model: the model's name in the replies.
-
     The attribute `requests` holds the requests in order.
     """
 
@@ -46,11 +45,7 @@ class ScriptedMLLM:
         self._script = script if callable(script) else iter(script)
 
     def chat(self, request: Request) -> Reply:
-        """Return the next reply.
-
-        Raises:
-            ModelFailed: the list is at its end, or the reply does not fit the request's schema.
-        """
+        """Return the next reply; `ModelFailed` after the last, or if it does not fit the schema."""
         with self._lock:
             self.requests.append(request)
             line = None if callable(self._script) else next(self._script, None)
@@ -96,11 +91,7 @@ class RecordedMLLM:
             self._recorded.setdefault(_key(stored), []).append((thumbnails, reply))
 
     def chat(self, request: Request) -> Reply:
-        """Return the recorded reply, or call the model and record its reply.
-
-        Raises:
-            ModelFailed: the request is not recorded, and there is no model.
-        """
+        """Return the recorded reply, or that of the model, which is recorded."""
         stored = _to_dict(request)
         pictures = [_thumbnail(p.image) for message in request.messages for p in message.pictures]
         with self._lock:

@@ -32,8 +32,6 @@ class Traced:
     """The answer to a question from relations and facts.
 
     Args:
-        answers: names, each once, in the order in which they were stated; or a count, "yes" or
-            "no".
         paths: the paths that lead to them, and on to what they were chosen by.
     """
 

@@ -30,10 +30,7 @@ _TIMES = frozenset(map(stem, ("when", "date", "time", "day", "year")))
 
 
 def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) -> Reading | None:
-    """State the cell of rows, best first, that answers a question; None to abstain.
-
-    The texts of the evidence, which is everything that was found, may tell what a row is about.
-    """
+    """State the cell of rows, best first, that answers a question; None to abstain."""
     target = _find_target(question)
     analysis = analyse(question)
     # "The most seats", "not from Oakton": several rows would have to be compared.

@@ -19,11 +19,7 @@ _MOST_ROWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Example(Serializable):
-    """A question that the base may be able to answer.
-
-    Args:
-        image: SHA-256 of the stored picture that it is about, if any.
-    """
+    """A question that the base may be able to answer, and the SHA-256 of its picture, if any."""
 
     question: str
     image: str | None = None

@@ -69,12 +69,7 @@ class FactTest(NamedTuple):
     ) -> FactTest:
         """Test that an amount is greater than a limit (`sign` 1), or less (-1).
 
-        Args:
-            labels: Of the amounts.
-            limit: Its unit is that of the amounts.
-            sign: Which side.
-            inclusive: Whether the limit itself passes.
-            measured: Whether numbers without a unit fail.
+        The limit is in the unit of the amounts. With `measured`, numbers without a unit fail.
         """
         compared = (">" if sign > 0 else "<") + "=" * inclusive
         test = f"f.measure = ? AND f.amount {compared} ?"
@@ -158,10 +153,8 @@ class FactTable:
     ) -> FactTest | None:
         """Return the test that, of the facts of some units, those with the greatest amount meet.
 
-        The sign is -1 for the least amount; with `as_age` years are ages.
-
-        Returns:
-            None if fewer than `least` units have an amount, or their amounts have several measures.
+        The sign is -1 for the least amount; with `as_age` years are ages. None if fewer than
+        `least` units have an amount, or their amounts have several measures.
         """
         if not len(units):
             return None

@@ -37,9 +37,7 @@ class Limit(NamedTuple):
     """A side of an amount.
 
     Args:
-        amount: where it ends.
         sign: 1 for greater amounts, -1 for less; 0 where a comparison tells: "longer than".
-        inclusive: whether the amount itself is on the side.
     """
 
     amount: Amount

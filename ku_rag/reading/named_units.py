@@ -64,14 +64,7 @@ def trace(
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 
-    Args:
-        graph: the graph.
-        start: what the picture of the question shows, or the best match; None if there is none.
-        question: a sentence; its first 1,000 characters are read.
-        names: those in the question, if they are known.
-
-    Raises:
-        Corrupt: a relation fails its checksum.
+    `start` is what the picture of the question shows, or the best match; None without one.
     """
     question = question[:MOST_CHARACTERS]
     if names is None:

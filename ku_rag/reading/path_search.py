@@ -39,17 +39,7 @@ def search_without_model(
     """Return the paths that answer a question, or else those that share most words with it.
 
     A path to an entity that the question names is no answer. Without a path, the topic entity alone
-    is the result.
-
-    Args:
-        graph: The graph, in one state.
-        query: The query.
-        limits: How many paths are wanted, and how long they may be.
-        sight: Finds entities by picture if the query names none.
-        topic: Where the search starts; None: the entity that the query names or shows.
-
-    Raises:
-        Corrupt: A row of the graph fails its checksum.
+    is the result. `sight` finds entities by picture if the query names none.
     """
     topic = topic or select_topic(graph, query, sight)
     # The reader does not see hints and perception.
@@ -99,11 +89,7 @@ def _paths_by_words(graph: Graph, query: Query, topic: Entity, limits: SearchLim
 
 
 def select_topic(graph: Graph, query: Query, sight: Sight | None = None) -> Entity | None:
-    """Return the topic entity that the query names most often, or else the one that is seen.
-
-    Of entities named equally often, the first counts. The perception is searched only if question
-    and hints name no topic.
-    """
+    """Return the topic entity that the query names most often, or else the one that is seen."""
     topics = _topics(graph)
     for text in (f"{query.question}\n{query.hints}", query.perception):
         if topic := next((entity for entity in _find(graph, text) if entity.row in topics), None):

@@ -114,8 +114,6 @@ class _Sentence:
     """A sentence of the evidence, `evidence.text[start:end]`.
 
     Args:
-        piece: index of the evidence.
-        about: stems of the names of the units that its evidence belongs to.
         own: whether its evidence belongs to the unit that is asked about, or names it here.
     """
 
@@ -158,14 +156,7 @@ class _Sentence:
 def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) -> Reading:
     """State the answer to a question, or abstain.
 
-    Args:
-        question: a sentence.
-        evidence: chunks, best first.
-        units: the matched units, best first. The question is about the one that it names, or else
-            about the first.
-
-    Returns:
-        The answer with the evidence that holds it; or "" with a reason and the closest sentence.
+    The question is about the unit that it names, or else about the first.
     """
     main, clue = parted(question)
     named = [unit for unit in units if unit.named or is_named(unit.name, main)]
@@ -515,11 +506,7 @@ def _passages(candidates: Sequence[_Sentence], evidence: Sequence[Evidence]) -> 
 def _closest(
     question: Question, candidates: Sequence[_Sentence], evidence: Sequence[Evidence], least: float
 ) -> ClosestSentence | None:
-    """The sentence that shares most with the question, or has a value that it may ask for.
-
-    In a document, it is taken together with the sentences beside it. From the share `least` of the
-    question on, it is close.
-    """
+    """The sentence that shares most with the question, or has a value that it may ask for."""
     rarity = Rarity(question, [s.stems for s in candidates])
     best, most = None, 0.0
     for sentence in _passages(candidates, evidence):

@@ -60,8 +60,6 @@ class Candidate:
     """An answer that may be stated.
 
     Args:
-        rank: The lower, the better.
-        text: The text that states it, without the headings above.
         is_text: Whether it describes something; several descriptions in a document agree.
     """
 

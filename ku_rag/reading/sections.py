@@ -76,10 +76,7 @@ _LONGEST = 300
 
 
 def read(question: str, evidence: Sequence[Evidence]) -> Reading | None:
-    """State what a section of a document says; None to abstain.
-
-    The evidence is chunks, best first. Texts of records have no headings and are not read.
-    """
+    """State what a section of a document says, from chunks, best first; None to abstain."""
     analysis = analyse(question)
     texts = [piece for piece in evidence if piece.section and piece.owners and not piece.table]
     names = every_stem(" ".join(names_and_numbers(question)))

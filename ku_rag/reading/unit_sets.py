@@ -62,10 +62,8 @@ class Constraint:
     """The units that meet a part of a question.
 
     Args:
-        covered: Stems of the question that it accounts for.
         rank: How well the question names the label, 0 is best; UNNAMED if it does not.
         label: Stems of the label.
-        test: Of their facts; None if relations join them.
         joined: Relations that join them to a named entity, by row of the unit.
     """
 
@@ -93,7 +91,6 @@ class UnitSetReader:
 
     Args:
         named: Places of the words of each name in it, and the units that relations join to it.
-        among: Rows of the units that count; None for all.
     """
 
     table: FactTable
@@ -306,10 +303,7 @@ class UnitSetReader:
     def greatest(
         self, compared: Comparison, left: frozenset[str], units: Rows | None, least: int = 2
     ) -> Traced | None:
-        """Return the units with the greatest amount; at least `least` must have one.
-
-        The labels have to account for the stems that are left, or a fact of the only such unit.
-        """
+        """Return the units with the greatest amount; at least `least` must have one."""
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]
             labels = [label for own in owns for label in self._labels[own]]

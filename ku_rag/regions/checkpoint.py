@@ -29,12 +29,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint.
-
-    Args:
-        network: a `SegmentationModel` of ultralytics for inference, on the CPU, in float32.
-        side: the longer side of pictures in training, in pixels.
-    """
+    """A `SegmentationModel` of ultralytics, and the longer side of its training pictures, px."""
 
     network: Any
     names: tuple[str, ...]
@@ -54,13 +49,8 @@ class _Ignored:
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint by torch's restricted unpickler.
 
-    The unpickler creates layers of networks without calling their constructors, and refuses a file
-    that names classes or functions of other kinds. A forward pass on a small picture tests the
-    network.
-
-    Raises:
-        BadInput: it is damaged, contains code, or is not such a checkpoint.
-        MissingExtra: ultralytics is not installed.
+    It creates layers of networks without calling their constructors, and refuses a file that names
+    classes or functions of other kinds. A forward pass on a small picture tests the network.
     """
     import_ultralytics()
     torch = extra("yolo", "torch")
@@ -114,8 +104,7 @@ def _unpickle(path: Path, torch: Any) -> Any:  # noqa: ANN401 - torch has no typ
 def _placeholder(name: str) -> type | None:
     """Return the class to create for a name in a checkpoint; None for a name that is refused.
 
-    The class of a layer is a child of the real one that cannot be called: some constructors open
-    files and addresses.
+    It is a child of the layer that cannot be called: some constructors open files and addresses.
     """
     module, _, attribute = name.rpartition(".")
     if _LAYERS.fullmatch(name):

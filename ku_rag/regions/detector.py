@@ -19,10 +19,7 @@ OVERLAP = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A detected object of a class, with its confidence, 0 to 1.
-
-    The box is clipped to the picture, and the mask is bool[height, width] of it.
-    """
+    """A detected object, its confidence, 0 to 1, its box in the picture, and the box's mask."""
 
     box: Box
     mask: NDArray[np.bool_]
@@ -36,10 +33,6 @@ class Detector(ABC):
     Args:
         side: pixels that pictures are scaled to.
         min_side: minimum width and height of a region, in pixels of the given picture.
-        confidence: minimum confidence of an object, 0 to 1.
-
-    Raises:
-        BadInput: an option is out of its range.
     """
 
     name: ClassVar[str]
@@ -70,10 +63,7 @@ class Detector(ABC):
         """Detect the objects in an RGB picture, of any size, by confidence."""
 
     def propose(self, image: Image) -> list[Region]:
-        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
-
-        `why` holds the class and the confidence.
-        """
+        """Return regions of an RGB picture with masks, by confidence, without the whole picture."""
         proposed = []
         for detection in self.find(image):
             x0, y0, x1, y1 = detection.box

@@ -32,11 +32,6 @@ class MaskRCNNSegmenter(Detector):
             of classes; "" takes those that `ku models pull maskrcnn_resnet50_fpn_v2` brings.
             Nothing is downloaded here.
         side: pixels that a picture's shorter side is scaled to, 800 as in training.
-
-    Raises:
-        NotFound: there is no such file, or the known weights were not pulled.
-        BadInput: it is broken or for another network; or an option is out of its range.
-        MissingExtra: torchvision is not installed.
     """
 
     name = "maskrcnn"

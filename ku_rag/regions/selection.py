@@ -24,15 +24,9 @@ def choose(
 ) -> Region:
     """Return the only region whose cosine to the question passes a threshold, or the whole picture.
 
-    Each region is cropped, see `crop`, and encoded (eq. 4) and compared with the part of the
-    question that fits the encoder's token limit (eq. 5). If no region or several pass the
-    threshold, the question may be about the scene or about several objects, and the whole picture
-    is returned (eq. 6). 0.19 suits Long-CLIP; other models have other scales. `BadInput` if the
-    encoder is not cross-modal.
-
-    Returns:
-        A region with the reason in `why`. The score is the cosine to the question; None for the
-        whole picture, which is not compared.
+    Each region is cropped and encoded (eq. 4) and compared with the question (eq. 5). If no region
+    or several pass the threshold, the question may be about the scene or about several objects, and
+    the whole picture is returned (eq. 6). 0.19 suits Long-CLIP.
     """
     if not encoder.cross_modal:
         raise BadInput(

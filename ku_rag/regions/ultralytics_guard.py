@@ -25,11 +25,9 @@ _lock = threading.Lock()
 def import_ultralytics() -> Any:  # noqa: ANN401 - a module without types
     """Import the module ultralytics with safe loading, offline and silent.
 
-    The environment variables that ultralytics reads during its import are set first, whatever the
-    user set them to. Its settings are stored in a temporary folder of this process, so nothing is
-    written to the home folder. Its changes to the process are undone: OMP_NUM_THREADS, the print
-    options of arrays, `torch.save`, and Pillow's `open`, which would try to install a package for a
-    file that is not a picture. `MissingExtra` if it is not installed.
+    The environment variables that it reads are set first. Its settings are stored in a temporary
+    folder, and its changes to the process are undone: OMP_NUM_THREADS, the print options of arrays,
+    `torch.save`, and Pillow's `open`, which would try to install packages.
     """
     with _lock:
         if "ultralytics" not in sys.modules:

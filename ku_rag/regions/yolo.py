@@ -31,11 +31,6 @@ class YoloSegmenter(Detector):
             that was pulled, such as "yolov8x-seg". No code in it is run, and nothing is
             downloaded.
         confidence: minimum confidence of an object, 0 to 1. 0.25 is ultralytics' own.
-
-    Raises:
-        NotFound: there is no such file, or the known model was not pulled.
-        BadInput: it is broken, brings code, or finds no masks; or an option is out of its range.
-        MissingExtra: ultralytics is not installed.
     """
 
     name = "yolo"
@@ -63,10 +58,7 @@ class YoloSegmenter(Detector):
         self._by_class = False
 
     def suppressing_by_class(self) -> YoloSegmenter:
-        """Return one that keeps overlapping objects of different kinds, at most 300 objects.
-
-        These are ultralytics' own defaults, which KU-RAG uses.
-        """
+        """Return one that keeps overlapping objects of different kinds, at most 300 (KU-RAG)."""
         segmenter = copy(self)
         segmenter._by_class = True
         return segmenter

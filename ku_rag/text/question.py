@@ -168,12 +168,8 @@ class Question:
 
     Args:
         kind: "identity" (what is this?), "description" (what is X?), "yes-no" or "value".
-        content: stems of its content words, in order, without the names of units.
         weights: stems of all its content words → how much each tells what is asked: more near the
             question word and at the end, less in names.
-        names: stems of the names of the units that it may be about.
-        ways: the ways of asking that it is one of.
-        compares: whether it compares or offers a choice.
         light: stems of verbs of who asks: "can I bring", "you sell".
         verbs: stems of verbs after a name or "which noun"; a label that is named by other words
             need not say them.
@@ -263,13 +259,8 @@ class Question:
     ) -> tuple[int, frozenset[str]] | None:
         """Return how well a label answers, 0 is best, and the content words that it leaves over.
 
-        Args:
-            label: stems of the label of a line, or of a relation.
-            agents: whether "designer" and "design" are one.
-            values: whether it is of values, such as amounts, not of entities.
-
-        Returns:
-            None if the label does not answer.
+        `label` is stems. With `agents`, "designer" and "design" are one; without `values`, the
+        label is of entities. None if the label does not answer.
         """
         content = frozenset(self.content)
         met = frozenset(word for word in content if agents and root(word) in roots(label))
@@ -302,12 +293,7 @@ class Question:
 
 
 def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
-    """Take a question apart.
-
-    Args:
-        text: the question; only its first 1,000 characters are read.
-        names: of the units that it may be about.
-    """
+    """Take the first 1,000 characters of a question apart; it may be about units of these names."""
     tokens = tokenize(text[:MOST_CHARACTERS])
     folded = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
@@ -466,8 +452,6 @@ class Comparison:
 
     Args:
         groups: stems of the labels of the values, the likeliest first.
-        sign: 1 for the greatest value, -1 for the least.
-        words: stems of the question that say so.
         of_two: whether it compares with something named: "heavier than".
         oldest: whether a date counts as an age.
     """

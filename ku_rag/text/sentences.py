@@ -121,10 +121,7 @@ def _runs_on(line: str, following: str, width: int) -> bool:
 
 
 def _punkt_spans(text: str, start: int, end: int) -> Iterator[Span]:
-    """Punkt's sentences of text[start:end], tiling it, a window at a time.
-
-    The last sentence of a window may go on behind it, so the next window starts with it again.
-    """
+    """Punkt's sentences of text[start:end], tiling it, a window at a time."""
     while start < end:
         whole = end - start <= _PUNKT_WINDOW
         cut = end if whole else _cut_before(text, start, start + _PUNKT_WINDOW)

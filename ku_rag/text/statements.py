@@ -54,9 +54,7 @@ class Statement(NamedTuple):
     """A label and a value that a text states.
 
     Args:
-        value: As written; None for null.
         scope: Heading of the text, or name of the table.
-        start: Where the line begins in the text, in characters.
     """
 
     label: str
@@ -85,11 +83,7 @@ def _of_field(label: str, value: object) -> Iterator[Statement]:
 
 
 def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statement]:
-    """Yield the labelled lines of a text, and sentences that state the same.
-
-    A sentence on the capital of something else than the name states nothing of it. Without the
-    heading of its section, the first line may be one.
-    """
+    """Yield the labelled lines of a text on something, and sentences that state the same."""
     text = text[:_MOST_CHARACTERS]
     if "```" in text or "~~~" in text:
         text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
@@ -142,8 +136,7 @@ def _matches(text: str) -> list[re.Match[str]]:
 def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
     """Return the subject of a row of a table, and a statement of each other cell.
 
-    The subject is the first cell that links to a unit, else the first one with a text. A cell is
-    column, text and id of the linked unit. The subject is the id of the linked unit or folded text.
+    The subject is the first cell that links to a unit, by its id, else the first one, folded.
     """
     filled = [cell for cell in cells if cell[1].strip()]
     subject = next((cell for cell in filled if cell[2]), next(iter(filled), None))
@@ -173,8 +166,7 @@ def locate(
 ) -> tuple[int, int] | None:
     """Return start and end of the first place where a text has a quotation as whole words.
 
-    Runs of white space are alike. The search may begin and end elsewhere, in characters. None if
-    there is no such place, or the quotation is blank.
+    Runs of white space are alike. None if there is no such place, or the quotation is blank.
     """
     parts = quotation.split()
     if not parts:

@@ -53,20 +53,15 @@ _stems = lru_cache(_Stems)
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Return the stem of a word: "borders", "bordered" → "border"; "made" → "make".
-
-    Words of other languages change little, and alike wherever they stand.
-    """
+    """Return the stem of a word: "borders", "bordered" → "border"; "made" → "make"."""
     return _stems("english")[fold(word)]
 
 
 def index_terms(cut: Sequence[str], language: str) -> str:
     """Return the terms of the folded words of a text, as the keyword index stores them.
 
-    These are the stems of its words. Neighbouring characters of scripts without spaces become
-    overlapping bigrams; the last one of a run is given once more by itself, so that a single
-    character can be found by prefix wherever it stands. The language is a Snowball algorithm.
-    Spaces separate terms.
+    Neighbouring characters of scripts without spaces become overlapping bigrams; the last one of a
+    run is given once more by itself, so that a single character can be found by prefix.
     """
     terms = " ".join(map(_stems(language).__getitem__, cut))
     return terms if terms.isascii() else " ".join(query_terms(cut, language, last=True))
@@ -75,8 +70,7 @@ def index_terms(cut: Sequence[str], language: str) -> str:
 def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> list[str]:
     """Return the terms that folded words are looked up by, in order.
 
-    A character of a script without spaces that stands alone is its own term. The language is a
-    Snowball algorithm. `last` gives the last character of a run of several once more.
+    `last` gives the last character of a run of several in a script without spaces once more.
     """
     terms: list[str] = []
     for without_spaces, run in groupby(cut, is_cjk):

@@ -119,8 +119,7 @@ class Value(NamedTuple):
 def find_values(text: str, kind: str) -> list[Value]:
     """Return the values of a kind in a sentence, in order.
 
-    The kind is "date", "number", "person", "place", "name", or kinds of unit such as "mass" or
-    "length time".
+    The kind is "date", "number", "person", "place", "name", or kinds of unit: "length time".
     """
     if kind == "date":
         periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
@@ -241,8 +240,6 @@ class Quantity(NamedTuple):
     """What the value of a field says in numbers.
 
     Args:
-        number: The number that it begins with, as written; of a date, the year.
-        measure: Dimension of the amount, such as "mass" or "euro"; "date" for a date.
         amount: The number in the base unit of the dimension (m, g, l, m², s); of a date, the number
             of its first day (`datetime.date.toordinal`).
         upper: Of a date, the number of its last day: "May 1931" has 31.

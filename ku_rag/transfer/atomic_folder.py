@@ -27,11 +27,8 @@ def create(
 ) -> Iterator[Path]:
     """Yield a temporary folder next to `target`, and rename it to `target` at the end of the block.
 
-    Its files are synced first, so `target` is complete even after a power cut. The next call
-    deletes what a killed process left behind.
-
-    The target may exist if it is empty, or if `replaces` allows to replace it. `what` is written,
-    for messages.
+    Its files are synced first. The next call deletes what a killed process left behind. The target
+    may exist if it is empty, or if `replaces` allows to replace it. `what` is for messages.
 
     Raises:
         Refused: the target exists and may not be replaced.
@@ -67,9 +64,7 @@ def copy_picture(
 ) -> Quarantined | None:
     """Copy a picture of the base; return why it was left out, None for a sound picture.
 
-    The folder of the copy is created. `digest` is the content hash. With `link` it is a hard link
-    if the file system supports it; the file is not read then. `OSError` if the disk is full or
-    cannot be written.
+    With `link` it is a hard link if the file system supports it; the file is not read then.
     """
     try:
         if link:
@@ -88,10 +83,7 @@ def copy_picture(
 
 
 def copy_file(source: Path, target: Path) -> str:
-    """Copy a file, create the folder of the copy, and return the SHA-256 in hexadecimal.
-
-    `OSError` if it cannot be read or written.
-    """
+    """Copy a file, create the folder of the copy, and return the SHA-256 in hexadecimal."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with source.open("rb") as data, target.open("wb") as out:

@@ -55,13 +55,6 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
     """Write one state of the graph; the files appear when all of them are complete.
 
     The suffix of the path selects the format; without one it is a folder of workbooks.
-
-    Raises:
-        BadInput: The suffix is unknown, or the format cannot hold a text.
-        Refused: The folder is not empty, or is in the knowledge base.
-        ReadOnly: The files cannot be written.
-        Corrupt: A row fails its checksum.
-        MissingExtra: The format is workbooks, and openpyxl is not installed.
     """
     suffix = path.suffix.lower()
     if suffix and suffix not in GRAPH_READERS:
@@ -166,10 +159,7 @@ def _copy_pictures(
     entities: Entities,
     folders: Mapping[str, str],
 ) -> tuple[int, list[Quarantined]]:
-    """Copy the pictures of entities to folders in `target`, and list them in the entities.
-
-    Returns their number, and those that are missing or damaged.
-    """
+    """Copy pictures of entities and list them; return their number and those left out."""
     left_out: list[Quarantined] = []
     for entity in entities:
         folder = folders[entity["id"]]
@@ -275,12 +265,7 @@ def _write_workbooks(target: Path, entities: Entities, relations: Iterable[Relat
 def _write_sheet(
     path: Path, titles: Mapping[str, Sequence[str]], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Write a workbook of one sheet, with the first title of each field, every cell a text.
-
-    Raises:
-        BadInput: A text is longer than a cell.
-        MissingExtra: openpyxl is not installed.
-    """
+    """Write a workbook of one sheet, with the first title of each field, every cell a text."""
     # Cells are formatted first, because an unfinished workbook leaves temporary files behind.
     lines = [[_cell(data.get(key, "")) for key in titles] for data in map(format_cells, rows)]
     book = extra("graph", "openpyxl").Workbook(write_only=True)

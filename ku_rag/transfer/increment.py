@@ -55,8 +55,6 @@ class Applied(Serializable):
 
     Args:
         found: number of increments in the folder.
-        increments: number of those applied; 0 if the copy already had the last commit.
-        commit: number of the commit that the copy holds now.
         erased: whether the log was emptied and deleted pictures were erased. False if others read
             an older state; then call again.
     """
@@ -69,10 +67,7 @@ class Applied(Serializable):
 
 
 def write(database: Database, layout: Layout, folder: Path, since: Path, *, link: bool) -> Snapshot:
-    """Write what has changed since a snapshot; see `KnowledgeBase.snapshot`.
-
-    The folder does not appear if nothing has changed.
-    """
+    """Write what has changed since a snapshot, if anything; see `KnowledgeBase.snapshot`."""
     started, earlier = time.monotonic(), Layout(since).database
     with (
         closing(Database(earlier, read_only=True)),  # raises if it cannot be read

@@ -84,14 +84,7 @@ class Exported(Serializable):
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
     """Write one state of a base to a folder that is new, empty or an earlier export.
 
-    It appears, or replaces the earlier export, when everything is written and synced. `max_tokens`
-    is the longest chunk in the settings, 0 for the encoder's own limit.
-
-    Raises:
-        Refused: The folder holds something else.
-        ReadOnly: The folder cannot be written.
-        Corrupt: A page fails its checksum.
-        MissingExtra: pyarrow is not installed.
+    It appears, or replaces the earlier export, when everything is written and synced.
     """
     tables.parquet()
     started = time.monotonic()
@@ -126,9 +119,7 @@ def write(
 ) -> Exported:
     """Write the state that a connection reads into an empty folder.
 
-    The connection is in a read transaction. `settings` are those of a base that is made from the
-    export. `salvaged` states in the manifest that the base was damaged. The manifest is written
-    last. `Corrupt` if a page fails its checksum.
+    `settings` are those of a base that is made from the export. The manifest is written last.
     """
     stored = dict(connection.execute("SELECT key, value FROM meta"))
     try:
@@ -166,10 +157,7 @@ def write(
 
 
 def _rows(connection: Connection, table: TableFile, encoder: int | None) -> Iterator[Row]:
-    """Yield the rows of a table, those of sources in the order of their units.
-
-    `encoder` is the row of the encoder of its vectors; None without vectors.
-    """
+    """Yield the rows of a table, those of sources in the order of their units."""
     sql = _QUERIES[table.name]
     values = (encoder and vectors.place(table.vectors, encoder),) if table.vectors else ()
     for which in _IN_ORDER if "{}" in sql else ("",):

@@ -53,7 +53,6 @@ class _Source:
     """The rows of one source of a unit, or of text that belongs to no unit.
 
     Args:
-        row: Its row in the table of sources; empty if it has none.
         chunks: (number of the document, text) each.
         vectors: Of the chunks, float16[n, dim] each.
         rows: Number of the document → place and name of its table, and cells in JSON.
@@ -150,11 +149,7 @@ def add_tuning(database: Database, export: Export) -> None:
 
 
 class ExportRecords:
-    """The sound records of an export, unit by unit. Everything but chunks is held in memory.
-
-    Raises:
-        BadInput: A table cannot be read, or has vectors of another length.
-    """
+    """The sound records of an export, unit by unit. Everything but chunks is held in memory."""
 
     def __init__(self, export: Export, pipeline: Pipeline) -> None:
         self._export = export
@@ -250,10 +245,7 @@ class ExportRecords:
         return source
 
     def _source(self, uri: str | None, unit: str | None, table: str) -> _Source | None:
-        """Return the source of a row; None for a row of an unknown unit, which is reported.
-
-        A row without a source belongs to the first one of its unit.
-        """
+        """Return the source of a row, by default the first of its unit; report an unknown unit."""
         if uri in self._by_uri:
             return self._by_uri[uri]
         if unit not in self._of_unit or (uri is None and unit is None):

@@ -61,7 +61,6 @@ class RowBatch:
     """Consecutive rows of a table.
 
     Args:
-        vectors: float16[rows, dim].
         without_vector: Numbers of the rows that have no vector, from 0.
     """
 
@@ -82,15 +81,7 @@ class Export:
     """A folder of Parquet files.
 
     Attributes:
-        folder: Path of the folder.
-        manifest: Its manifest; {} without one.
         is_whole: Whether every table is what was exported, by the SHA-256 in the manifest.
-        left_out: What is not sound, in the order of reading.
-
-    Raises:
-        NotFound: The folder holds no export.
-        BadInput: The manifest is damaged.
-        Mismatch: The export is of a later format.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -129,10 +120,6 @@ class Export:
         """Yield the sound rows of a table; none of a missing table.
 
         Vectors have the length `dim`; 0 reads no vectors.
-
-        Raises:
-            BadInput: The file cannot be read, a column is missing or of a wrong type, or vectors
-                have another length.
         """
         pa, _ = parquet()
         path = self.folder / table.file
@@ -150,10 +137,7 @@ class Export:
             ) from error
 
     def _check_rows(self, table: TableFile, batch: RowBatch, seen: set[str]) -> RowBatch:
-        """Return the sound rows of a batch; report the others, and vectors of wrong length.
-
-        `seen` are the keys of the rows before; those of the batch are added.
-        """
+        """Return the sound rows of a batch whose keys are not among `seen`; report the others."""
         lengths = np.ones(len(batch.vectors))
         if not self.is_whole:  # the vectors of a whole export are unchanged
             lengths = np.linalg.norm(batch.vectors.astype(np.float32), axis=1)
@@ -285,13 +269,7 @@ def _describe(table: TableFile, batch: RowBatch, number: int) -> str:
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
     """Return the settings with which a new base is created like that of an export or of shards.
 
-    `encoder` is the name of its encoder; None for the one of the export.
-
-    Raises:
-        NotFound: The folder holds no export.
-        BadInput: The manifest is damaged.
-        Mismatch: The export has a later format, or was made with an encoder object, which has no
-            name.
+    `Mismatch` if the export was made with an encoder object, which has no name, and none is named.
     """
     manifest = read_manifest(folder / MANIFEST)
     if not manifest:
@@ -312,12 +290,7 @@ def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return a manifest; {} where there is none.
-
-    Raises:
-        BadInput: It is damaged.
-        Mismatch: It is of a later format.
-    """
+    """Return a manifest; {} where there is none."""
     if not path.exists():
         return {}
     try:

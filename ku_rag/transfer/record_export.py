@@ -25,7 +25,6 @@ def write_records(
 ) -> dict[str, Any]:
     """Write the tables and pictures of an export, one row for each record with an id.
 
-    The folder is empty. The records are encoded, and those that belong to no unit come last.
     Returns fields of the manifest: "counts" of rows by table, "bytes" and "sha256" by file.
     """
     pictures = {picture.digest: picture for record in records for picture in record.pictures()}

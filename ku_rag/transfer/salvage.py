@@ -39,15 +39,7 @@ _Ranges = list[tuple[int, int]]
 
 
 def salvage(layout: Layout, folder: Path) -> Exported:
-    """Write everything that can be read from a base to an export; the base is not changed.
-
-    Raises:
-        NotFound: There is no store, or it is empty.
-        Corrupt: The schema or the table of sources cannot be read.
-        Refused: The folder holds something else.
-        ReadOnly: The folder cannot be written.
-        MissingExtra: pyarrow is not installed.
-    """
+    """Write everything that can be read from a base to an export; the base is not changed."""
     parquet()
     started = time.monotonic()
     path = layout.database

@@ -36,10 +36,6 @@ def check_shards(
     """Return the manifest of a folder of shards, and the shards that are not sound.
 
     Tables are not read. Without `partial`, shards that are not sound are an error.
-
-    Raises:
-        BadInput: Encoding was not finished, or a shard is not sound.
-        Mismatch: The shards are of a later format.
     """
     manifest = read_manifest(folder / MANIFEST)
     if not manifest.get("finished"):
@@ -55,14 +51,8 @@ def check_shards(
 class ShardSet:
     """The records of all shards in a folder, shard by shard.
 
-    `partial` imports the sound shards even if others are not sound.
-
-    Raises:
-        BadInput: Encoding was not finished; or a shard is missing, truncated, changed or duplicated
-            and `partial` is false. Changed tables are found during the iteration, after earlier
-            shards were stored; another import continues.
-        Mismatch: The shards are of another encoder, for chunks of another length, or of a later
-            format.
+    `partial` imports the sound shards even if others are not sound. Changed tables are found during
+    the iteration, after earlier shards were stored; another import continues.
     """
 
     def __init__(self, folder: Path, pipeline: Pipeline, *, partial: bool = False) -> None:

@@ -31,11 +31,9 @@ class TableFile:
     """One Parquet file of an export.
 
     Args:
-        name: Of the file, without its suffix.
         columns: Names in order; those that are not texts end in ":texts", ":count" or ":flag".
         required: Columns that a file of another program must have.
         key: Column that identifies a row; "" for none.
-        vectors: Kind of the vectors that follow; None for none.
     """
 
     name: str
@@ -97,10 +95,7 @@ def parquet() -> tuple[Any, Any]:
 
 
 def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | None = None) -> int:
-    """Write one table of an export, one row group at a time, and return its number of rows.
-
-    Each row ends with a vector float16[dim], unless `dim` is None.
-    """
+    """Write a table whose rows end with a vector of `dim`, if any; return its number of rows."""
     pa, pq = parquet()
     types = table.types()
     if dim:  # numbers that may be null take longer to read

@@ -19,13 +19,8 @@ __all__ = ["DATASETS", "load"]
 def load(name: str, path: Path, *, images: Path | None = None) -> Dataset:
     """Read the questions of a dataset. A record that cannot be read is left out and listed.
 
-    The questions of "jsonl" and "cogbench" take pictures relative to the file, if no folder of
-    `images` is named, and those of other datasets have none then. No picture is opened.
-
-    Raises:
-        BadInput: The name is unknown, or the file holds no question that can be read.
-        NotFound: The file is missing.
-        MissingExtra: A package that reads such files is not installed.
+    Questions of "jsonl" and "cogbench" take pictures relative to the file, if no folder of `images`
+    is named; others have none then. `BadInput` if no question can be read.
     """
     if name not in DATASETS:
         raise BadInput(f"there is no dataset {name!r}: expected one of {', '.join(DATASETS)}")

@@ -27,7 +27,6 @@ class DatasetFormat:
     """The format of a dataset.
 
     Args:
-        measures: Names of its official measures, the main one first.
         fields: Names of fields of the project's format, and their places in a record: "a", or "a.b"
             for the field b of an object, or of each object of a list. Empty for the project's own.
     """
@@ -40,8 +39,7 @@ class DatasetFormat:
     def question(self, data: Raw, number: int, folder: Path, *, ids: bool) -> EvaluationQuestion:
         """Return the question of a record by its number in the file, from 1; see `read_question`.
 
-        `ids` says whether pictures that are named by ids are in the folder of pictures. `BadInput`
-        if the record is not in the format.
+        `ids` says whether pictures that are named by ids are in the folder of pictures.
         """
         try:
             fields = {name: _value(data, place) for name, place in self.fields.items()}

@@ -29,12 +29,7 @@ MOST_BYTES = 1 << 30
 
 
 def read_records(path: Path) -> Iterator[RawRecord]:
-    """Return the records of a file by its suffix: .json, .csv, .xlsx, else JSON lines.
-
-    Raises:
-        BadInput: The file is damaged, or not in UTF-8.
-        MissingExtra: openpyxl is not installed, for a workbook.
-    """
+    """Return the records of a file by its suffix: .json, .csv, .xlsx, else JSON lines."""
     readers = {".json": read_document, ".csv": _read_rows, ".xlsx": _read_workbook}
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     return readers.get(suffix, read_objects)(path)
@@ -43,8 +38,7 @@ def read_records(path: Path) -> Iterator[RawRecord]:
 def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
     """Yield the objects of a JSON document: of a list, or of an object by id.
 
-    A document that ends in .gz is decompressed. `key` is its field that holds the list; "" if it is
-    the list. `BadInput` if it is not such JSON, or has more than `MOST_BYTES`.
+    `key` is its field that holds the list; "" if it is the list.
     """
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         data = file.read(MOST_BYTES)
@@ -83,15 +77,7 @@ def _read_workbook(path: Path) -> Iterator[RawRecord]:
 
 
 def read_okvqa(path: Path) -> Iterator[RawRecord]:
-    """Yield the questions of OK-VQA, each joined with its annotation.
-
-    `mscoco_val2014_annotations.json` and `OpenEnded_mscoco_val2014_questions.json` are in one
-    folder; files of other splits are named likewise.
-
-    Raises:
-        BadInput: A file holds no such list.
-        NotFound: The annotations are missing.
-    """
+    """Yield the questions of OK-VQA, each joined with its annotation of a file in the folder."""
     name = path.name.removeprefix("OpenEnded_").replace("questions", "annotations")
     beside = arguments.regular_file(path.with_name(name), "the annotations", most=MOST_BYTES)
     listed = [row for _, row in read_document(beside, "annotations") if isinstance(row, dict)]

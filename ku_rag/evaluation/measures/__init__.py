@@ -62,11 +62,7 @@ _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
 
 
 def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -> Measure:
-    """Return the measure of a name, one of `MEASURES`.
-
-    The judge, whose prompts may be replaced by those of a folder, is for the measures that need
-    one. `BadInput` if there is no such measure, or a judge is lacking.
-    """
+    """Return the measure of a name, one of `MEASURES`."""
     effect, _, main = name.partition(":")
     if effect in ("helped", "harmed") and main and not is_lower_better(main):
         score = measure(main, judge, prompts).score
@@ -93,10 +89,7 @@ def is_lower_better(name: str) -> bool:
 
 
 def _rank(official_name: str, question: EvaluationQuestion, prediction: Prediction) -> float | None:
-    """Score the order of the retrieved units by ir-measures.
-
-    Every gold unit is as relevant as any other. An id that is retrieved twice counts once.
-    """
+    """Score the order of the retrieved units by ir-measures."""
     if not question.units:
         return None
     library = extra("eval", "ir_measures")
@@ -112,10 +105,7 @@ def _rank(official_name: str, question: EvaluationQuestion, prediction: Predicti
 def _score_correction(
     score: Score, helped: bool, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
-    """Return whether a correction helped: the draft was wrong and the answer is right; or harmed.
-
-    A score of at least .5 counts as right. A prediction without a draft has no score.
-    """
+    """Return whether a correction made a wrong draft right (`helped`), or a right one wrong."""
     if prediction.draft is None:
         return None
     draft = score(question, replace(prediction, answer=prediction.draft, items=()))

@@ -27,20 +27,14 @@ _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 
 def normalized(text: str) -> str:
-    """Return a text in lower case, without punctuation and articles, with single spaces.
-
-    Source: evaluate-v1.1.py of SQuAD, which HotpotQA, OTT-QA and InfoSeek took over.
-    """
+    """Return a text without case, punctuation and articles (evaluate-v1.1.py of SQuAD)."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
 def best_of_answers(
     compare: Callable[[str, str], float | None], best: Callable[..., float | None] = max
 ) -> Score:
-    """Return a score that compares the answer with each gold answer and takes the best.
-
-    `compare` returns None if the two cannot be compared; `best` is `min` where lower is better.
-    """
+    """Return a score of the best of the comparisons with each gold answer that are not None."""
 
     def score(question: EvaluationQuestion, prediction: Prediction) -> float | None:
         scores = (compare(prediction.answer, gold) for gold in question.answers)
@@ -117,8 +111,7 @@ def meteor(answer: str, gold: str) -> float:
 def error_rate(split: Callable[[str], Sequence[str]], answer: str, gold: str) -> float | None:
     """Return insertions, deletions and replacements as a share of the gold answer's length.
 
-    Lower is better, and a rate can exceed 1; None for an empty gold answer. `split` makes
-    characters of a text for the CER, words for the WER.
+    Lower is better, and a rate can exceed 1. `split` makes characters or words of a text.
     """
     parts, wanted = split(answer), split(gold)
     return Levenshtein.distance(parts, wanted) / len(wanted) if wanted else None

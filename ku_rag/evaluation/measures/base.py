@@ -19,14 +19,8 @@ class Prediction(Serializable):
     """The retrieval results and the answer of a method for a question.
 
     Args:
-        answer: The answer; "" where the method abstained.
         items: The parts of an answer that lists several things; empty for any other answer.
-        units: Ids of the retrieved units, best first.
-        routes: Retrieved routes through a graph: names of entities, topic first.
-        confidence: Of the best match, 0 to 1; None without one.
-        draft: The answer of the model before it saw evidence; None without one.
         graph_size: Nodes and edges of the retrieval graph G2 of the method "evidence".
-        tokens: Tokens of the model's replies that answer; None without a model.
     """
 
     answer: str = ""
@@ -49,8 +43,6 @@ class Measure:
     """A measure of predictions.
 
     Args:
-        score: Scores a prediction. Unless its function says otherwise, a score is 0 to 1, and
-            higher is better.
         overall: The figure of a run from the means of its groups; None takes the mean over its
             questions.
     """
@@ -62,10 +54,7 @@ class Measure:
     def summarize(
         self, questions: Sequence[EvaluationQuestion], scores: Sequence[float | None]
     ) -> tuple[float, dict[str, float]]:
-        """Return the figure of a run, and the mean of each group of questions by its name.
-
-        The scores are in the order of the questions; at least one is not None.
-        """
+        """Return the figure of a run, and the mean of each group of questions by its name."""
         groups: dict[str, list[float]] = {}
         for question, score in zip(questions, scores, strict=True):
             if score is not None:

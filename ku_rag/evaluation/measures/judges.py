@@ -34,11 +34,7 @@ class Judge:
 def verdict(
     prompt: str, judge: Judge, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
-    """Return 1 if the answer, or description, means the same as the gold answer, else 0.
-
-    As in the official code of MH-MMKG, the reply "Yes" counts; a reply that is neither Yes nor No
-    gives no score.
-    """
+    """Return 1 if the answer means the same as the gold answer, by the reply "Yes", 0 by "No"."""
     if not question.answers or not prediction.answer.strip():
         return 0.0 if question.answers else None
     lines = [*({"reference": answer} for answer in question.answers), {"answer": prediction.answer}]

@@ -78,11 +78,7 @@ def vqa_accuracy(question: EvaluationQuestion, prediction: Prediction) -> float 
 
 
 def _vqa_normalized(text: str) -> str:
-    """Normalise an answer.
-
-    Marks beside a space are removed, and others replaced by a space; with "1,000" all are removed.
-    At most 32 periods are removed: the official code passes a flag as the count.
-    """
+    """Normalise an answer; at most 32 periods are removed, as in the official code."""
     removed = _DIGITS.search(text)
     kept = text
     for mark in _MARKS:
@@ -120,10 +116,7 @@ def infoseek(question: EvaluationQuestion, prediction: Prediction) -> float | No
 
 
 def quantity(text: str) -> float | tuple[float, float]:
-    """Return the number in a text, or the range of its first two numbers; (0, 0) without one.
-
-    Of two numbers in falling order the first is returned.
-    """
+    """Return the number in a text, or the range of its first two; (0, 0) without one."""
     spaced = re.sub(r"(?<=\d)-", " - ", text)
     numbers = []
     for number in _QUANTITY.findall(spaced):
@@ -145,10 +138,7 @@ def _is_in_range(answer: float | tuple[float, float], least: float, greatest: fl
 
 
 def infoseek_overall(splits: Sequence[float]) -> float:
-    """Return the harmonic mean of the means of the two splits, to a hundredth of a percent.
-
-    As in the official code, the means of the splits are rounded first.
-    """
+    """Return the harmonic mean of the splits' means, which the official code rounds first."""
     return round(harmonic_mean([round(100 * mean, 2) for mean in splits]), 2) / 100
 
 
@@ -194,8 +184,7 @@ def route_share(share: str, question: EvaluationQuestion, prediction: Prediction
 def list_em(question: EvaluationQuestion, prediction: Prediction) -> float | None:
     """Return whether the answers equal the gold answers in any order.
 
-    All gold answers of a question form one list. Source: list_em in baselines/evaluate.py of
-    github.com/allenai/multimodalqa, which follows the evaluation of DROP.
+    Source: list_em in baselines/evaluate.py of github.com/allenai/multimodalqa, as in DROP.
     """
     if not question.answers:
         return None

@@ -22,10 +22,7 @@ _KINDS = {"none": "none", "relevance": "none", "image": "image", "region": "imag
 def _query(
     compare: Callable[[str, str], float], question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
-    """Compare the last query, or the question without a plan, with the gold query.
-
-    Several queries are joined in their order. The gold query is "golden_query" or "final_queries".
-    """
+    """Compare the last query, or the question without a plan, with the gold query."""
     gold = question.fields.get("golden_query") or question.fields.get("final_queries") or ()
     queries = prediction.plan.queries if prediction.plan else (question.question,)
     golds = [gold] if isinstance(gold, str) else gold

@@ -22,11 +22,7 @@ _MOST_MEMBERS, _MOST_BYTES, _DEEPEST = 100_000, 8 << 30, 32
 def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
     """Yield what the files of an archive describe; their paths begin with that of the archive.
 
-    It is unpacked to a temporary folder, which is deleted when the iterator ends or is closed. Its
-    path is below the root of the parsing, or the root itself.
-
-    Raises:
-        BadInput: It is damaged, encrypted, too large or too deep, or there is no room for it.
+    It is unpacked to a temporary folder, which is deleted when the iterator ends or is closed.
     """
     root = parsing.root
     below = path.relative_to(root).with_suffix("") if path != root else Path()

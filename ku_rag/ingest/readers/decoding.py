@@ -33,11 +33,7 @@ class PartialSource(Source):
 
 
 def read_text(path: Path) -> str:
-    """Read a text file, UTF-8 or UTF-16 with a byte order mark, without changing a character.
-
-    Raises:
-        BadInput: The file is blank, too large, unreadable, or not such a text.
-    """
+    """Read a text file, UTF-8 or UTF-16 with a byte order mark, without changing a character."""
     try:
         data = regular_file(path, "a text file", most=MAX_TEXT_BYTES).read_bytes()
     except (OSError, NotFound) as error:
@@ -46,11 +42,7 @@ def read_text(path: Path) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """Return a text in UTF-8, or in UTF-16 with a byte order mark.
-
-    Raises:
-        BadInput: It is blank, or no such text.
-    """
+    """Return a text in UTF-8, or in UTF-16 with a byte order mark."""
     encoding = encoding_of(data)
     try:
         text = data.decode(encoding)
@@ -81,13 +73,7 @@ def encoding_of(start: bytes) -> str:
 def bounded_lines(
     readline: Callable[[int], Line], end: Line, most: int | None = None
 ) -> Iterator[Line | None]:
-    """Yield the lines of a file; None stands for a longer line, which is skipped.
-
-    Args:
-        readline: Method of an open file that reads at most so many characters of a line.
-        end: The character that ends a line.
-        most: Length of the longest line; None: `MAX_LINE`.
-    """
+    """Yield the lines of a file; None stands for a longer line, which is skipped."""
     most = MAX_LINE if most is None else most
     while line := readline(most + 1):
         if len(line) <= most or line.endswith(end):
@@ -100,10 +86,7 @@ def bounded_lines(
 
 
 def clean_name(name: str) -> str:
-    """Return a name with composed characters, single spaces and no control characters.
-
-    A name without a visible character becomes "".
-    """
+    """Return a name in NFC with single spaces, without control characters; "" if not visible."""
     if name.isascii() and name.isprintable() and "  " not in name:
         return name.strip()
     clean = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())
@@ -111,11 +94,7 @@ def clean_name(name: str) -> str:
 
 
 def file_name(stem: str) -> str:
-    """Return the name of the unit that a file or folder of this name describes.
-
-    Raises:
-        BadInput: it has no visible character.
-    """
+    """Return the name of the unit that a file or folder of this name describes."""
     if name := clean_name(stem):
         return name
     raise BadInput(f"its name {stem!a} has no visible character: rename it")

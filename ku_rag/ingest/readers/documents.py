@@ -44,12 +44,7 @@ _NOT_STORED = "word/media/missing"
 
 
 def read_docx(path: Path) -> Outline:
-    """Return the outline of a DOCX file; pictures are the members that hold them.
-
-    Raises:
-        BadInput: It has too many members, or too large ones.
-        MissingExtra: mammoth is not installed.
-    """
+    """Return the outline of a DOCX file; pictures are the members that hold them."""
     mammoth = extra("documents", "mammoth")
     with zipfile.ZipFile(path) as members:
         _check_members(members)
@@ -76,12 +71,7 @@ def read_docx(path: Path) -> Outline:
 
 
 def read_pptx(path: Path) -> Outline:
-    """Return the outline of a PPTX file: each slide is a section, its notes follow its text.
-
-    Raises:
-        BadInput: It has too many members, or too large ones.
-        MissingExtra: python-pptx is not installed.
-    """
+    """Return the outline of a PPTX file: each slide is a section, its notes follow its text."""
     pptx = extra("documents", "pptx")
     with zipfile.ZipFile(path) as members:
         _check_members(members)
@@ -132,11 +122,7 @@ def _placeholder(shape: Any) -> str:  # noqa: ANN401 - of python-pptx
 
 
 def read_epub(path: Path) -> Outline:
-    """Return the outline of an EPUB file: the documents of its spine, in order.
-
-    Raises:
-        BadInput: It has too many members, or too large ones.
-    """
+    """Return the outline of an EPUB file: the documents of its spine, in order."""
     with zipfile.ZipFile(path) as members:
         _check_members(members)
         container = fromstring(members.read("META-INF/container.xml"))
@@ -174,11 +160,7 @@ def _with_member_paths(html: str, folder: str) -> str:
 def read_rst(path: Path) -> Outline:
     """Return the outline of an RST file; nothing that it includes is read.
 
-    Fields become lines "name: text". Directives that docutils does not know, such as those of
-    Sphinx, stay as text.
-
-    Raises:
-        MissingExtra: docutils is not installed.
+    Fields become lines "name: text". Directives that docutils does not know stay as text.
     """
     core, nodes = (extra("documents", f"docutils.{name}") for name in ("core", "nodes"))
     settings = {
@@ -210,11 +192,7 @@ def read_rst(path: Path) -> Outline:
 
 
 def _check_members(members: zipfile.ZipFile) -> None:
-    """Check the number and the sizes of the members of a package.
-
-    Raises:
-        BadInput: They are too many, or too large.
-    """
+    """Check the number and the sizes of the members of a package."""
     if len(members.infolist()) > _MOST_MEMBERS:
         raise BadInput(f"it has more than {_MOST_MEMBERS:,} members: save it again")
     sizes = {info.filename: info.file_size for info in members.infolist()}

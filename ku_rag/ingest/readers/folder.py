@@ -30,20 +30,8 @@ _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, None]:
     """Read the units that a folder or file describes, one record at a time.
 
-    Close the iterator to end a parser that runs; see `Parsing` on how to cancel.
-
-    Args:
-        path: A folder, a picture, or a file with a suffix of `READERS`.
-        parsing: Parses the files, with limits; its `count` is set to the number of items.
-
-    Returns:
-        Records and what was left out, in an order that depends on the names only. The files of one
-        unit are one record.
-
-    Raises:
-        NotFound: The path does not exist.
-        BadInput: No reader knows that kind of file, or the folder is a knowledge base; a table
-            names no columns, or a file is unreadable (raised when the first record is read).
+    Close the iterator to end a parser that runs; see `Parsing` on how to cancel. Its `count` is set
+    to the number of items, whose order depends on the names only.
     """
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
@@ -207,9 +195,8 @@ def _items(
 ) -> Iterator[Item]:
     """Yield what the files of a folder describe, record files first.
 
-    In the ingested folder itself, whose identity is "", a picture and the texts that share its name
-    are one unit. Texts and documents come before pictures, because they may name them: `named` are
-    the pictures that the items yielded so far name, which are no units of their own.
+    In the ingested folder, whose identity is "", a picture and texts of the same name are one unit.
+    Texts come before pictures, because they may name them: `named` are those of earlier items.
     """
     for path in contents.record_files:
         try:

@@ -16,13 +16,7 @@ _NOT_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def parse_cell(field: str, text: str) -> Any:  # noqa: ANN401 - a text, list, object or boolean
-    """Parse the text of a field of an entity.
-
-    Lists are JSON, or parts between "|" or ";". Objects are JSON.
-
-    Raises:
-        BadInput: The text does not hold a value of the field's type.
-    """
+    """Parse a field of an entity; lists are JSON, or parts between "|" or ";", objects JSON."""
     if field in _LISTS and not text.lstrip().startswith("["):
         separator = "|" if "|" in text else ";"
         if field == "texts":
@@ -41,10 +35,7 @@ def parse_cell(field: str, text: str) -> Any:  # noqa: ANN401 - a text, list, ob
 
 
 def format_cells(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields that have a value as texts that `parse_cell` reads.
-
-    "\ufffd" replaces characters that XML cannot hold.
-    """
+    """Return the fields that have a value as texts that `parse_cell` reads and XML can hold."""
     return {
         key: _NOT_XML.sub(
             "\ufffd", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -38,9 +38,6 @@ class RelationRecord(NamedTuple):
     """A relation as a file states it.
 
     Args:
-        head: Id or name of the entity at which the relation starts.
-        tail: Id or name of the entity at which it ends.
-        condition: When it holds.
         tail_kind: If given, the tail is an entity of this kind that has only a name, unless a unit
             of this kind has the name.
     """
@@ -58,9 +55,7 @@ class EntityRecord:
     """An entity as a file describes it.
 
     Args:
-        unit: Its declaration; without relations before names are resolved.
         same_as: Id or name of the unit of the knowledge base that the entity is, or None.
-        topic: Whether a question may be about it as a whole.
         match: Whether its names are searched for in texts; None: only if it is a topic.
         videos: Paths of videos; frames are taken from them if the entity has no picture.
     """
@@ -84,7 +79,6 @@ class GraphPart:
 
     Args:
         path: The file that describes the entities; pictures are relative to its folder.
-        relations_path: The file that states the relations.
         scope: Name of the sub-graph; names are valid inside it. None for a whole graph.
         has_ids: Whether the file gives ids to entities, so that relations may use them.
         complete: Whether everything could be read. Only then are sources deleted that the file no
@@ -134,11 +128,7 @@ class GraphPart:
 def read_entity(
     data: Mapping[str, Any], path: Path, where: str
 ) -> tuple[EntityRecord, list[Quarantined]]:
-    """Return the entity of an object, and what is wrong with parts of it; see docs/graph.md.
-
-    Raises:
-        BadInput: The whole entity is wrong.
-    """
+    """Return the entity of an object, and what is wrong with parts of it; see docs/graph.md."""
     metadata = {key: value for key, value in data.items() if key not in ENTITY_FIELDS}
     metadata |= checked_field(data, "metadata", dict, {}, "an object in curly brackets")
     problems = []
@@ -185,11 +175,7 @@ def read_entity(
 
 
 def read_relation(data: Mapping[str, Any]) -> RelationRecord:
-    """Read the fields of a relation; see `RelationRecord`.
-
-    Raises:
-        BadInput: A field is missing, empty or of another type.
-    """
+    """Read the fields of a relation; see `RelationRecord`."""
     ends = _name(data, "head"), _name(data, "relation"), _name(data, "tail")
     if len(data) == 3:
         return RelationRecord(*ends)
@@ -200,12 +186,7 @@ def read_relation(data: Mapping[str, Any]) -> RelationRecord:
 
 
 def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
-    """Read a graph as JSON lines; lines that cannot be read are left out.
-
-    Raises:
-        BadInput: The file is not in UTF-8.
-        OSError: It cannot be read.
-    """
+    """Read a graph as JSON lines; lines that cannot be read are left out."""
     part = GraphPart(path, path)
     fields = set(RelationRecord._fields)
     for where, data in read_objects(path, _EXPECTED):
@@ -228,11 +209,7 @@ def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
 
 @lru_cache(maxsize=1 << 16)  # The relations of a graph repeat few names.
 def named(text: str, what: str) -> str:
-    """Return a text as a clean name; `what` is what messages call it.
-
-    Raises:
-        BadInput: The name is blank or too long.
-    """
+    """Return a text as a clean name; `what` is what messages call it."""
     return arguments.name(clean_name(text), what)
 
 

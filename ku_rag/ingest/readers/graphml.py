@@ -61,11 +61,7 @@ _Nodes = dict[str, tuple[str, str | None]]
 
 
 def read_graphml(path: Path, parsing: Parsing) -> list[GraphPart]:
-    """Read a graph; nodes and edges that cannot be read are left out.
-
-    Raises:
-        BadInput: The file is not XML, has a document type, or cannot be read.
-    """
+    """Read a graph; nodes and edges that cannot be read are left out."""
     part = GraphPart(path, path)
     keys: dict[str, _Key] = {}
     nodes: _Nodes = {}

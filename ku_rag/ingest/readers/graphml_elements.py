@@ -18,14 +18,9 @@ _LABELS = frozenset({"NodeLabel", "EdgeLabel"})
 def read_elements(path: Path) -> Iterator[tuple[int, list[Any]]]:
     """Yield the elements of a graph in order.
 
-    Yields:
-        A number and one of ["key", id, name, domain, default or None], ["node", id, data],
-        ["edge", id of source, id of target, whether it is directed, data], ["hyperedge"]; data are
-        [id of the key, or None for a label of yEd, text].
-
-    Raises:
-        BadInput: The file is not XML, or has a document type.
-        OSError: It cannot be read.
+    They are ["key", id, name, domain, default or None], ["node", id, data], ["edge", id of source,
+    id of target, whether it is directed, data] and ["hyperedge"]; data are [id of the key, or None
+    for a label of yEd, text].
     """
     number, directed, inside = 0, [True], list[Element]()
     try:

@@ -33,8 +33,7 @@ _LONGEST_REPEATED = 1_000
 def read_html(path: Path, html: str | None = None) -> Outline:
     """Return the outline of an HTML document; without its text, the file is read.
 
-    Missing and unexpected tags are tolerated. Text after a `script`, `style` or `title` that is
-    never closed is left out; `quarantined` of the outline says so.
+    Text after a `script`, `style` or `title` that is never closed is left out and reported.
     """
     parser = _Parser(Outline(path))
     parser.feed(read_text(path) if html is None else html)
@@ -45,9 +44,7 @@ def read_html(path: Path, html: str | None = None) -> Outline:
 def html_tables(text: str, start: int) -> tuple[int, list[tuple[str, list[list[str]]]]]:
     """Return the end of the table of HTML that begins at a place in Markdown, and what it holds.
 
-    Returns:
-        The end, and captions and rows; the start and [] where no table begins, where it or an
-        element in it has no end, or where it has text in no cell.
+    It is a list of captions and rows; empty where there is no whole table, or one with other text.
     """
     depth = 0
     for mark in _TABLE.finditer(text, start):
@@ -77,10 +74,6 @@ class _Links:
 
     In a table of contents, links lead to sections of the document and begin lines. Above the first
     heading, a series of any links is a menu.
-
-    Attributes:
-        contents: Start and end in the text of each table of contents.
-        menus: Start and end of each menu.
     """
 
     def __init__(self) -> None:
@@ -267,10 +260,7 @@ class _Parser(HTMLParser):
             self._heading = None
 
     def _end_table(self) -> None:
-        """Add a table; one of a single row, or of pairs of name and value, becomes text.
-
-        Text that is in no cell follows; it may be all that follows a table without an end.
-        """
+        """Add a table; one row, or pairs of name and value, become text. Other text follows it."""
         self._depth, start = 0, self._length
         rows = [row for row in self._rows if row]
         grid = _grid(rows)

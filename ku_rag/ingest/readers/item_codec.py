@@ -19,12 +19,7 @@ Item = Record | Quarantined
 
 
 class MemberPath(PosixPath):
-    """The path of a picture in a tar file, archive and member, with the place of its bytes.
-
-    Attributes:
-        offset: Of its first byte in the archive.
-        size: Number of its bytes.
-    """
+    """The path of a picture in a tar file, with the offset and the number of its bytes."""
 
     __slots__ = ("offset", "size")
     offset: int
@@ -42,11 +37,7 @@ class MemberPath(PosixPath):
 
 
 class EmbeddedPath(PosixPath):
-    """The path of a picture that is part of a document, document and name, with its file.
-
-    Attributes:
-        content: The file in base 64.
-    """
+    """The path of a picture that is part of a document, with its file in base 64."""
 
     __slots__ = ("content",)
     content: str
@@ -63,11 +54,7 @@ class EmbeddedPath(PosixPath):
 
 
 class UnpackedPath(PosixPath):
-    """The path of a picture in an archive.
-
-    Attributes:
-        file: The unpacked picture, which exists until the next item is read.
-    """
+    """The path of a picture in an archive, with a file that exists until the next item is read."""
 
     __slots__ = ("file",)
     file: Path
@@ -77,7 +64,6 @@ class ScannedPage(EmbeddedPath):
     """The path of the picture of a page without text.
 
     Attributes:
-        page: Its number, from 1.
         tilt: Degrees by which the page was turned anticlockwise to level its lines.
         printed: Fingerprint of a recogniser or model and what it has read, once it has.
     """
@@ -113,10 +99,7 @@ _BUILDERS: Mapping[str, Callable[..., object]] = {
 
 
 def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Return an item, or a part of one, as a list of the name of its type and its fields.
-
-    Texts, numbers and the metadata stay as they are.
-    """
+    """Return an item, or a part of one, as a list of the name of its type and its fields."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Cell) and value.link is None:
@@ -133,11 +116,7 @@ def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def decode_item(value: object) -> Item:
-    """Return the item of `encode_item`.
-
-    Raises:
-        BadInput, LookupError, TypeError, ValueError: The value is no such item.
-    """
+    """Return the item of `encode_item`."""
     item = _decode(value)
     if isinstance(item, Record | Quarantined):
         return item

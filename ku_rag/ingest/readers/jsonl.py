@@ -35,12 +35,7 @@ _EXPECTED = 'expected one object on one line, such as {"name": "Oslo"}'
 
 
 def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
-    """Read unit records, one JSON object a line (DESIGN, section 7); long ones in a parser process.
-
-    Raises:
-        BadInput: The file is not in UTF-8.
-        OSError: The file cannot be read.
-    """
+    """Read unit records, one JSON object a line; long ones in a parser process."""
     with path.open("rb") as file:
         for number, offset, line in _numbered_lines(file, decoding.MAX_LINE):
             where = f"{path.as_posix()}:{number}"
@@ -57,12 +52,7 @@ def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
 
 
 def read_line(path: Path, offset: int, size: int, where: str) -> Iterator[tuple[int, Item]]:
-    """Yield 0 and each item of the record on one line of a file; reports call it `where`.
-
-    Raises:
-        BadInput: The line holds no record.
-        OSError: The file cannot be read.
-    """
+    """Yield 0 and each item of the record on one line of a file; reports call it `where`."""
     with path.open("rb") as file:
         file.seek(offset)
         line = file.read(size)
@@ -73,18 +63,9 @@ def read_line(path: Path, offset: int, size: int, where: str) -> Iterator[tuple[
 def read_objects(
     path: Path, expected: str = _EXPECTED
 ) -> Iterator[tuple[str, Mapping[str, Any] | BadInput]]:
-    """Read the objects of a file, one a line. Blank lines are skipped.
+    """Yield "file:line" and the object of each line that is not blank, or the error of the line.
 
-    Args:
-        path: The file; one that ends in .gz is decompressed.
-        expected: What a message says that a line should hold, "expected …".
-
-    Yields:
-        "file:line" and the object, or the error of a line that holds none.
-
-    Raises:
-        BadInput: The file is not in UTF-8.
-        OSError, EOFError, zlib.error: The file cannot be read or decompressed.
+    A file that ends in .gz is decompressed. Messages say that a line should hold `expected`.
     """
     name = path.as_posix()
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -115,16 +96,7 @@ def _numbered_lines(
 def parse_object(
     line: bytes | None, expected: str = _EXPECTED, most: int | None = None
 ) -> Mapping[str, Any]:
-    """Return the object on a line, whose texts can be stored.
-
-    Args:
-        line: The line; None for one that is too long.
-        expected: Part of the message if it holds no object.
-        most: Bytes that a line may have, for the message; None: `decoding.MAX_LINE`.
-
-    Raises:
-        BadInput: The line holds no such object; `expected` is part of the message.
-    """
+    """Return the object on a line; a line of more than `most` bytes is None."""
     if line is None:
         raise BadInput(
             f"the line is longer than {(most or decoding.MAX_LINE) >> 20} MiB: expected one record "

@@ -39,11 +39,7 @@ _ANCHOR = re.compile(r"\s*\{#[^{}]*\}\s*$")
 def read_markdown(path: Path, content: str | None = None) -> Outline:
     """Return the outline of a Markdown or text file, by its resolved path, or of its content.
 
-    Headings in lists and quotes are text. Front matter in YAML becomes metadata if PyYAML is
-    installed. A .txt file has headings alone.
-
-    Raises:
-        BadInput: The file cannot be read, or is no text.
+    Headings in lists and quotes are text. A .txt file has headings alone.
     """
     text = read_text(path) if content is None else content
     above, metadata = 1, dict[str, Any]()

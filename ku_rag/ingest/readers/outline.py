@@ -71,16 +71,12 @@ class Outline:
 
     Args:
         title: Of a document whose first heading is not its title, or "".
-        file_hash: SHA-256 of a document with pages.
-        file_path: Path below the ingested folder.
         images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
         lines: Of a document with pages: place in the text, page and box of each line and table,
             see `TextPlace`.
-        quarantined: What is left out; `source` adds pictures that cannot be used.
         hidden: Start and end of parts of the text that no source has: contents, navigation.
         is_document: Whether the format is one for documents with a title, such as slides.
-        is_archive: Whether pictures are members of the file.
         embedded: Address → file of pictures that are part of the document, in base 64.
         scans: Address of the picture of a page → number and `tilt` of the page.
         is_full: Whether a picture was left out because they are too large together.
@@ -112,10 +108,7 @@ class Outline:
             self.headings.append(_Heading(start, end, level, name))
 
     def embed(self, name: str, content: bytes) -> str:
-        """Add the file of a picture; return its address, which equal files share.
-
-        Without room for it, there is none, and no room for any other.
-        """
+        """Add the file of a picture; return its address, which equal files share, or ""."""
         data = base64.b64encode(content).decode()
         for address, stored in self.embedded.items():
             if stored == data:
@@ -136,14 +129,9 @@ class Outline:
         """Yield the units of the document, and what is left out.
 
         The sections are those of the highest level that occurs twice, or of the highest level.
-        As units they are named by their headings, and a higher heading is a unit if text of its own
-        follows it; text before the first heading belongs to no unit. Otherwise the document is one
-        unit, and its headings stay in the text.
-
-        Args:
-            mode: "heading" makes units of the sections, "file" of the document; "auto" of the
-                sections if they describe things, see `_describe_things`. "folder" gives the
-                document the id of its folder.
+        "heading" makes units of them, "file" of the document, "folder" likewise with the id of its
+        folder, and "auto" of sections that describe things. A higher heading is a unit if text of
+        its own follows it; text before the first heading belongs to none.
         """
         uri = self.path.as_posix()
         counts = Counter(heading.level for heading in self.headings)
@@ -198,10 +186,7 @@ class Outline:
         return Record(unit, (source,), is_document=True)
 
     def _linked(self, identity: str) -> list[str]:
-        """Return the ids of the documents that the document links to.
-
-        Addresses are relative to its folder, or to the ingested folder.
-        """
+        """Return the ids of the documents that the document links to."""
         root = self.path.parents[self.file_path.count("/")]
         targets: dict[str, None] = {}
         for address in self.links:
@@ -321,11 +306,7 @@ class Outline:
         )
 
     def _sections(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-        """Yield headings, start and end of each section of a part of the text.
-
-        The headings are the one above the section and those above that. A heading without text of
-        its own begins the section of the next one.
-        """
+        """Yield the headings above, start and end of each section that has text."""
         begin, body, path = start, start, list[_Heading]()
         for heading in _between(self.headings, start, end):
             if self.text[body : heading.start].strip():
@@ -401,10 +382,6 @@ def read_units(path: Path, *, mode: Mode, file_path: str) -> Iterator[tuple[int,
     """Yield 0 and each item of a text or document, see `Outline.units`.
 
     In mode "whole" that is one source without a unit.
-
-    Raises:
-        BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for
-            that kind of file is not installed.
     """
     outline = _read_outline(regular_file(path, "a document", most=MAX_TEXT_BYTES))
     outline.file_path = file_path

@@ -18,11 +18,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def read_parquet(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
-    """Read unit records, one a row; columns without a value are absent.
-
-    Raises:
-        BadInput: The file cannot be read, has no column "name", or pyarrow is not installed.
-    """
+    """Read unit records, one a row; columns without a value are absent."""
     try:
         arrow, parquet = extra("parquet", "pyarrow"), extra("parquet", "pyarrow.parquet")
     except MissingExtra as error:

@@ -50,13 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What parsing may take: for each document, and for each record of a stream.
-
-    Args:
-        memory: Bytes of the parser process.
-        seconds: Processor time.
-        output: Bytes of what it yields, as JSON.
-    """
+    """What parsing may take for each document or record: bytes, processor time, bytes of JSON."""
 
     memory: int = 1 << 30
     seconds: float = 60.0
@@ -82,14 +76,11 @@ class Parsing:
     exception continues to the caller. Closing an iterator of `items` or `rows` kills it, too.
 
     Args:
-        limits: For each document or record.
-        progress: Called with `count` while a parser is awaited, and by `advance`.
         units: What a text or document is: "file" one unit, "heading" one for each heading, "auto"
             either.
 
     Attributes:
         count: Number of items read so far, as the caller counts them.
-        root: Folder or archive that is read.
         archives, unpacked: Number of archives around it, and files and bytes unpacked of them.
     """
 
@@ -108,14 +99,8 @@ class Parsing:
     def items(self, reader: str, path: Path, **options: object) -> Iterator[Item]:
         """Yield the items of a file; a record that exceeds a limit is reported as one of them.
 
-        Args:
-            reader: "module:function" in this folder, which yields pairs of a number and an item.
-            path: Resolved.
-            **options: Of a reader of one record, as JSON values. The others continue after a
-                record that exceeds a limit.
-
-        Raises:
-            BadInput: The file cannot be read, or exceeds a limit.
+        `reader` is "module:function" in this folder. With options it reads one record; else it
+        continues after a record that exceeds a limit.
         """
         last = 0  # record
         for restarts in range(_MOST_RESTARTS + 1):
@@ -138,12 +123,9 @@ class Parsing:
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
-        The next documents are parsed while the caller works on one.
-
-        Args:
-            paths: Resolved, below `root`. The id of a document that is a unit is its path from
-                there without the suffix.
-            mode: See `read_units`; "" for `units`.
+        The next documents are parsed while the caller works on one. The id of a document that is a
+        unit is its path below `root` without the suffix. For the mode, see `read_units`; "" for
+        `units`.
         """
         remaining = deque(paths)
         while remaining:
@@ -163,12 +145,7 @@ class Parsing:
                     yield path, items
 
     def rows(self, reader: str, path: Path, **options: object) -> Iterator[tuple[int, Any]]:
-        """Yield number and value of what a reader yields, as JSON values; see `items`.
-
-        Raises:
-            BadInput: The file cannot be read, or exceeds a limit.
-            MissingExtra: A library is not installed.
-        """
+        """Yield number and value of what a reader yields, as JSON values; see `items`."""
         with _parser(self.limits) as parser:
             parser.send(reader, path, options)
             yield from self._answers(lambda value: value, parser, path)
@@ -221,7 +198,6 @@ class _ParserProcess:
     Attributes:
         can_continue: Whether the process answers further requests.
         unanswered: Sizes of the requests that it has not answered, in bytes.
-        name: Of the file that it parses, for messages.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -266,15 +242,7 @@ class _ParserProcess:
             self._requests.write(line)
 
     def receive(self, most: int, beat: Callable[[], None]) -> bytes:
-        """Return the next frame.
-
-        Args:
-            most: Bytes of the frame; some more for what is no output.
-            beat: Called while the frame is awaited.
-
-        Raises:
-            _LimitExceeded: The frame is larger, did not come in time, or the process has ended.
-        """
+        """Return the next frame, of `most` bytes and a few more; call `beat` meanwhile."""
         deadline = time.monotonic() + _WAIT_S + _PATIENCE * self.limits.seconds
         size = int.from_bytes(self._read(4, deadline, beat))
         if size > most + _FRAME_BYTES:
@@ -347,10 +315,7 @@ _idle: list[_ParserProcess] = []
 
 @contextmanager
 def _parser(limits: Limits) -> Iterator[_ParserProcess]:
-    """Provide the process that waits if it has these limits, or else a new one.
-
-    Afterwards it waits for the next file if it has answered everything; else it is killed.
-    """
+    """Provide the waiting process, or a new one; if it has answered everything, it waits again."""
     try:
         parser = _idle.pop()
     except IndexError:

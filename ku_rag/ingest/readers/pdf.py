@@ -52,11 +52,7 @@ _MATCHED_TITLES = 0.5
 
 
 def read_pdf(path: Path) -> Outline:
-    """Return the outline of a PDF file; its pictures are embedded.
-
-    Raises:
-        MissingExtra: pypdfium2 is not installed.
-    """
+    """Return the outline of a PDF file; its pictures are embedded."""
     pdfium = extra("documents", "pypdfium2")
     outline = Outline(path)
     lines: list[TextLine] = []
@@ -93,10 +89,7 @@ def write_lines(
 ) -> None:
     """Write the lines of all pages to an outline, without running heads and contents.
 
-    Args:
-        outline: Its title is replaced if the text does not begin with words of it.
-        lines: In reading order.
-        bookmarks: Level from 1, title and page of each entry.
+    The title is replaced if the text does not begin with it. Bookmarks are level, title and page.
     """
     lines = list(_without_margins(lines))
     _mark_headings(lines, bookmarks)
@@ -144,10 +137,7 @@ def _without_margins(lines: Sequence[TextLine]) -> Iterator[TextLine]:
 
 
 def _series(lines: Sequence[TextLine]) -> list[list[TextLine]]:
-    """Group lines that differ only in numbers by how these rise with the pages.
-
-    "Article 100" and "Article 200" at the top of two pages are text.
-    """
+    """Group lines that differ only in numbers by how these rise with the pages, if they do."""
     numbers = [_NUMBER.findall(line.text) for line in lines]
     is_constant = [len({*column}) == 1 for column in zip(*numbers, strict=True)]
     series: dict[tuple[int, ...], list[TextLine]] = {}

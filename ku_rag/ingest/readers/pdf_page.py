@@ -46,13 +46,8 @@ class TextLine:
     """A line of a page.
 
     Args:
-        text: Without the white space around it.
-        page: From 1.
         box: Left, top, right, bottom in shares of the page.
         size: Of its letters, in points.
-        table: Rows of the table that is in this place.
-        caption: Title of the table.
-        picture: Address of the picture that is in this place.
         level: Of a heading, from 1; 0 for text.
         span: Its start and end in the text of the page, see `TextPage`.
         confidence: Of a line that was recognised, 0 to 1.
@@ -92,11 +87,7 @@ class PageWord(NamedTuple):
 
 
 class TextPage:
-    """The text of a page, with places in shares of the page as it is shown.
-
-    Attributes:
-        page: The page.
-    """
+    """The text of a page, with places in shares of the page as it is shown."""
 
     def __init__(self, page: Any, number: int) -> None:  # noqa: ANN401 - of pypdfium2
         self.page, self._number = page, number
@@ -193,10 +184,7 @@ def union(boxes: Iterable[Box]) -> Box:
 
 
 def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # noqa: ANN401
-    """Return the picture of a page without text, grey and level; None for a blank page.
-
-    It is embedded in the outline.
-    """
+    """Embed the picture of a page without text, grey and level; None for a blank page."""
     if outline.is_full or not any(page.get_objects(max_depth=1)):
         return None
     scale = MATCHED_SIDE / max(page.get_size())
@@ -212,10 +200,7 @@ def page_scan(page: Any, number: int, outline: Outline) -> TextLine | None:  # n
 
 
 def _tilt(picture: Image.Image) -> float:
-    """Return the degrees by which to turn a grey page to level its lines.
-
-    The rows of pixels of a level page differ the most.
-    """
+    """Return the degrees to turn a grey page, so that its rows of pixels differ the most."""
     small = ImageOps.invert(picture)
     small.thumbnail((_SMALL_SIDE, _SMALL_SIDE))
 
@@ -233,11 +218,7 @@ def page_pictures(
     outline: Outline,
     addresses: dict[bytes, str],
 ) -> Iterator[TextLine]:
-    """Yield the pictures of a page, which are embedded in the outline of the document.
-
-    `addresses`, by the digest of the stored form, get each picture; a decoration that is repeated
-    is decoded once.
-    """
+    """Yield the pictures of a page, embedded once in the outline; `addresses` are by digest."""
     raw = extra("documents", "pypdfium2.raw")
     frame = page.get_bbox()
     images = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)

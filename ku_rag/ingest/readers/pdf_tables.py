@@ -164,10 +164,7 @@ def _continues_table(outer: _Band, bands: Sequence[_Band]) -> bool:
 def _bands(
     rules: Sequence[_Edge], words: Sequence[PageWord], down: Sequence[_Edge]
 ) -> Iterator[_Band]:
-    """Yield the bands between rules of the same width, and outer rows above and below them.
-
-    The rules go from top to bottom; words and vertical lines are those of the page.
-    """
+    """Yield the bands between rules of the same width, and outer rows above and below them."""
     top, left, right = rules[0]
     words = [word for word in words if left - 2 * _SAME <= word.left]
     words = [word for word in words if word.right <= right + 2 * _SAME]
@@ -226,10 +223,7 @@ def is_inside(box: Box, outer: Box) -> bool:
 
 
 def _edges(text_page: TextPage) -> tuple[list[_Edge], list[_Edge]]:
-    """Return the horizontal and the vertical lines of a page.
-
-    Sides of boxes are lines, and so are thin pictures, as which some typesetters draw rules.
-    """
+    """Return horizontal and vertical lines: sides of boxes and thin pictures are lines, too."""
     raw, page = extra("documents", "pypdfium2.raw"), text_page.page
     paths = page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)
     counts = [(path, max(0, raw.FPDFPath_CountSegments(path))) for path in paths]
@@ -294,10 +288,7 @@ def _joined(edges: Sequence[_Edge]) -> list[_Edge]:
 
 
 def _regions(across: Sequence[_Edge]) -> Iterator[list[_Edge]]:
-    """Yield the rules of each table from top to bottom; they have the same ends.
-
-    A longer rule ends the table above it.
-    """
+    """Yield the rules of each table, which have the same ends; a longer one ends the table."""
     groups: list[list[_Edge]] = []
     ended: list[list[_Edge]] = []
     for rule in across:

@@ -38,13 +38,7 @@ def is_storable(value: object) -> bool:
 def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Item]:
     """Yield what is wrong with parts of an object, then the record without them.
 
-    Args:
-        data: The object.
-        path: The file that holds it; picture paths are relative to its folder.
-        where: What the object is called in a report, "file:line".
-
-    Raises:
-        BadInput: The whole object is wrong.
+    Paths of pictures are relative to the folder of the file. `where` is for reports, "file:line".
     """
     name = _name(data)
     stated_id = read_field(data, "id")

@@ -29,12 +29,7 @@ _DAMAGED = (
 
 
 def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and cells of the rows of the first sheet that hold something.
-
-    Raises:
-        BadInput: The workbook is damaged or too large.
-        MissingExtra: openpyxl is not installed.
-    """
+    """Yield number and cells of the rows of the first sheet that hold something."""
     load_workbook = extra("graph", "openpyxl").load_workbook
     try:
         with zipfile.ZipFile(path) as packed:

@@ -40,11 +40,6 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     a unit. Columns: name; id, kind, aliases, image, images, text, texts, description and match if
     there. Lists are separated by "|" (aliases and images also by ";"). Cells of other columns
     become metadata.
-
-    Raises:
-        BadInput: The file has neither a column "name" nor two columns and a row, or its encoding
-            is not supported.
-        OSError: The file cannot be read.
     """
     # The csv module has one limit for the whole process; nothing needs a lower one.
     csv.field_size_limit(max(csv.field_size_limit(), decoding.MAX_LINE))
@@ -117,11 +112,7 @@ class _Lines(Iterator[str]):
 
 
 def _delimiter(header: str, suffix: str) -> tuple[str, bool]:
-    """Return the delimiter, and whether a column is called "name".
-
-    Delimiters with which a column is called "name" are preferred; of these, or else of all, the one
-    with the most columns is chosen.
-    """
+    """Return the delimiter with a column "name", else with the most columns, and if it has one."""
     usual = "\t" if suffix == ".tsv" else ","
     ranks = {usual: (False, 0, True)}
     for delimiter in _DELIMITERS:

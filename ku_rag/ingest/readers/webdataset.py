@@ -29,10 +29,6 @@ def read_webdataset(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     """Read a unit for each key: a .json member is a record, .txt a text, pictures are pictures.
 
     The key is id and name where the record states none. Members of other kinds are reported.
-
-    Raises:
-        BadInput: The file is no uncompressed tar file, or is truncated.
-        OSError: The file cannot be read.
     """
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:

@@ -56,12 +56,7 @@ _SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
 
 
 def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
-    """Read the sub-graphs of a folder, or the sub-graph that the folder is.
-
-    Raises:
-        BadInput: The folder holds no workbook.
-        MissingExtra: openpyxl is not installed.
-    """
+    """Read the sub-graphs of a folder, or the sub-graph that the folder is."""
     folders = [path, *sorted(folder for folder in path.iterdir() if folder.is_dir())]
     parts = [
         GraphPart(folder / NODES, folder / RELATIONS, scope=clean_name(folder.name), has_ids=False)
@@ -89,10 +84,7 @@ def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
 
 
 def qualified_name(scope: str | None, name: str) -> str:
-    """Return the name of an entity outside its sub-graph, `Zinogre>Bite`, which is its id.
-
-    The names of a whole graph, whose scope is None, are valid everywhere.
-    """
+    """Return the name of an entity outside its sub-graph, if any: `Zinogre>Bite`, its id."""
     if scope is None or name == scope or _SHARED.search(name):
         return name
     return f"{scope}>{name}"
