@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from ku_rag.graph.drawing_layout import LEADING, NAME, NOTE, ROW, Box, clean, lay_out, merge, wrap
+from ku_rag.graph.drawing_layout import LEADING, NAME, NOTE, ROW, Box, clean, lay_out, wrap
 from ku_rag.graph.model import Entity, Graph, Step
 from ku_rag.graph.neighbourhood import neighbourhood
 
 _MOST_ACROSS = 80
-_MARGIN, _TRUNK, LEGEND_CELL = 24.0, 16.0, 150.0
+_MARGIN, _BEND, LEGEND_CELL = 24.0, 40.0, 150.0
 REACH = 114.0
 """Pixels that a curve between two entities of a column leaves it by, at most."""
 _START = 'text-anchor="start"'
@@ -31,61 +31,68 @@ Link = Callable[[Entity], str]
 
 
 def draw(
-    graph: Graph,
-    entity: Entity,
-    *,
-    hops: int = 1,
-    most: int = 60,
-    link: Link | None = None,
+    graph: Graph, entity: Entity, *, hops: int = 1, most: int = 60, link: Link | None = None
 ) -> str:
-    """Draw an entity and the entities around it.
+    """Draw an entity and the entities around it; see `neighbourhood`.
 
-    Entities are drawn up to `hops` relations away, 1 or 2, and at most `most`, 1 to 200; the
-    drawing says how many were left out. `link` gives the address that an entity links to. Equal
-    graphs give equal, self-contained documents.
+    `link` gives the address that an entity links to. Equal graphs give equal, self-contained
+    documents.
     """
     around = neighbourhood(graph, entity, hops=hops, most=most)
-    across = around.across[:_MOST_ACROSS]
-    in_tree = sum(len(node.steps + node.loops) for node in around.nodes)
-    notes = {
-        "Entities": len(around.nodes),
-        "Relations": in_tree + len(across),
-        "Entities not drawn": around.left_out,
-        "Relations between these entities not drawn": len(around.across) - len(across),
-    }
-    return write_svg(entity.name, notes, lay_out(around.nodes[0]), across, link)
+    parents, columns, done = around.parents, {entity.row: 0}, 0
+    sizes = {row: 1 for row, parent in parents.items() if parent == entity.row}
+    for row, parent in parents.items():
+        if row not in sizes:
+            sizes[parent] += 1
+    for other in around.entities[1:]:  # the first half of what is around is on the right
+        if other.row in sizes:
+            columns[other.row] = 1 if 2 * done < sum(sizes.values()) else -1
+            done += sizes[other.row]
+        else:
+            columns[other.row] = 2 * columns[parents[other.row]]
+    boxes = {}
+    for other in around.entities:
+        size = NAME if other.row in parents else 1.3 * NAME
+        loops = [step for step in around.steps if step.head.row == other.row == step.tail.row]
+        lines = [(line, size) for line in wrap(other.name, 2)]
+        lines += [(wrap(f"↺ {s.relation}{s.notes}", length=32)[0], NOTE) for s in loops[:3]]
+        boxes[other.row] = Box(other, lines, columns[other.row])
+    return write_svg(entity.name, boxes, around.steps, around.left_out, link)
 
 
 def write_svg(
     name: str,
-    notes: Mapping[str, int],
-    boxes: Sequence[Box],
-    across: Sequence[Step],
+    boxes: Mapping[int, Box],
+    steps: Sequence[Step],
+    left_out: int,
     link: Link | None = None,
+    away: float = 0,
 ) -> str:
-    """Write boxes, the relations to their children and relations across as an SVG document.
+    """Place boxes, by row of the entity, and write them and their relations as an SVG document.
 
-    Args:
-        name: the title of the document.
-        notes: what is counted above the drawing; zeros are left out.
-        boxes: placed; their entities have distinct rows.
-        across: relations between two of the boxes.
-        link: see `draw`.
+    `left_out` entities are not drawn. Columns are at least `away` pixels apart.
     """
-    kinds = assign((box.entity.kind for box in boxes), KINDS)
-    relations = assign((step.relation for step in across), LINES)
+    across = lay_out(boxes, steps, away)
+    across, hidden = across[:_MOST_ACROSS], sum(map(len, across[_MOST_ACROSS:]))
+    notes = {
+        "Entities": len(boxes),
+        "Relations": len(steps) - hidden,
+        "Entities not drawn": left_out,
+        "Relations between these entities not drawn": hidden,
+    }
+    placed = boxes.values()
+    kinds = assign((box.entity.kind for box in placed), KINDS)
+    relations = assign((step.relation for group in across for step in group), LINES)
     title = [f"{what}: {number:,}" for what, number in notes.items() if number]
-    by_row = {box.entity.row: box for box in boxes}
-    lines = merge(across)
-    ends = [(by_row[steps[0].head.row], by_row[steps[0].tail.row]) for steps in lines]
+    ends = [(boxes[group[0].head.row], boxes[group[0].tail.row]) for group in across]
     turns = {head.column for head, tail in ends if head.column == tail.column}
-    reaches = [REACH * (end(box.column for box in boxes) in turns) for end in (min, max)]
-    left = min(box.x for box in boxes) - reaches[0] - _MARGIN
-    right = max(box.edge(1) for box in boxes) + reaches[1] + _MARGIN
+    reaches = [REACH * (end(box.column for box in placed) in turns) for end in (min, max)]
+    left = min(box.x for box in placed) - reaches[0] - _MARGIN
+    right = max(box.edge(1) for box in placed) + reaches[1] + _MARGIN
     least = LEGEND_CELL * max(len(kinds), len(relations), 3) + 2 * _MARGIN
     left, right = min(left, (left + right - least) / 2), max(right, (left + right + least) / 2)
-    top = min(box.y - box.own_height / 2 for box in boxes) - (len(title) + 1) * ROW - _MARGIN
-    bottom = max(box.y + box.own_height / 2 for box in boxes) + _MARGIN
+    top = min(box.y - box.row_height / 2 for box in placed) - (len(title) + 1) * ROW - _MARGIN
+    bottom = max(box.y + box.row_height / 2 for box in placed) + _MARGIN
     size = f"{right - left:.1f} {bottom + 3 * ROW - top:.1f}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.1f} {top:.1f} {size}" '
@@ -98,10 +105,10 @@ def write_svg(
     ]
     for n, line in enumerate(title, 2):
         parts.append(text_element(line, left + _MARGIN, top + n * ROW, NAME, _START))
-    for n, (steps, (head, tail)) in enumerate(zip(lines, ends, strict=True)):
-        parts.append(_curve(steps, head, tail, n, relations.get(steps[0].relation, GREY)))
-    parts += [_relations(parent, child) for parent in boxes for child in parent.children]
-    for box in boxes:
+    for n, (group, (head, tail)) in enumerate(zip(across, ends, strict=True)):
+        parts.append(_arc(group, head, tail, n, relations.get(group[0].relation, GREY)))
+    parts += [_links(box) for box in placed]
+    for box in placed:
         drawn = _entity(box, kinds.get(box.entity.kind, OTHER_KIND))
         parts.append(f"<a href={quoteattr(link(box.entity))}>{drawn}</a>" if link else drawn)
     parts.append(legend(kinds, relations, left + _MARGIN, bottom + ROW))
@@ -130,28 +137,26 @@ def legend(kinds: Mapping[str, str], relations: Mapping[str, str], x: float, y: 
     )
 
 
-def _relations(parent: Box, child: Box) -> str:
-    """The relations between an entity and one beside it: a line, a name and an arrowhead each."""
-    side = 1 if child.column > 0 else -1
-    fork = parent.edge(side) + side * _TRUNK
-    start, end = fork + side * _TRUNK / 2, child.edge(-side)
-    parts = []
-    groups = merge(child.steps)
-    for n, steps in enumerate(groups):
-        y = child.y + (n - (len(groups) - 1) / 2) * ROW
-        tails = {step.tail.row for step in steps}
+def _links(box: Box) -> str:
+    """The relations between an entity and those of the column before: line, name, arrowheads."""
+    side, end, parts = box.side, box.edge(-box.side), []
+    for n, (inner, group) in enumerate(box.links):
+        y, begin = box.y + (n - (len(box.links) - 1) / 2) * ROW, inner.edge(side)
+        middle, start = begin + side * _BEND / 2, begin + side * _BEND
+        tails = {step.tail.row for step in group}
         parts.append(
-            f'<g class="relation">{tooltip(steps)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
-            f'H{fork:.1f}V{y:.1f}H{end:.1f}" fill="none" stroke="#8b95a1"/>'
-            + _head(end, y, side, GREY) * (child.entity.row in tails)
-            + _head(start, y, -side, GREY) * (parent.entity.row in tails)
-            + text_element(wrap(steps[0].relation)[0], (start + end) / 2, y - 3, NOTE, OUTLINE)
+            f'<g class="relation">{tooltip(group)}<path d="M{begin:.1f} {inner.y:.1f}C{middle:.1f} '
+            f'{inner.y:.1f} {middle:.1f} {y:.1f} {start:.1f} {y:.1f}H{end:.1f}" fill="none" '
+            'stroke="#8b95a1"/>'
+            + _head(end, y, side, GREY) * (box.entity.row in tails)
+            + _head(start, y, -side, GREY) * (inner.entity.row in tails)
+            + text_element(wrap(group[0].relation)[0], (start + end) / 2, y - 3, NOTE, OUTLINE)
             + "</g>"
         )
     return "".join(parts)
 
 
-def _curve(steps: Sequence[Step], head: Box, tail: Box, number: int, colour: str) -> str:
+def _arc(steps: Sequence[Step], head: Box, tail: Box, number: int, colour: str) -> str:
     """Relations across the tree; their number keeps curves between the same entities apart."""
     # Within a column a curve turns outwards, otherwise it starts towards the other column.
     out = 1 if (tail.column - head.column or head.column) > 0 else -1

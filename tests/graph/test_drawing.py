@@ -197,7 +197,8 @@ def test_lines_stay_inside_the_picture(kb, name):
     left, top, right, low = view(root)
     for path in root.iter(f"{SVG}path"):
         if "C" in path.get("d"):
-            x0, y0, x1, y1, x2, y2, x3, y3 = map(float, re.findall(r"-?[\d.]+", path.get("d")))
+            numbers = re.findall(r"-?[\d.]+", path.get("d"))
+            x0, y0, x1, y1, x2, y2, x3, y3 = map(float, numbers[:8])
             for t in (n / 20 for n in range(21)):
                 weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
                 x = sum(w * p for w, p in zip(weights, (x0, x1, x2, x3), strict=True))
@@ -318,10 +319,12 @@ def test_nearer_entities_come_first_and_branches_take_turns(kb):
     ]
     graph = graph_of(kb, units)
     found = neighbourhood(graph, graph.find("C")[0], hops=2, most=31)
-    root = found.nodes[0]
-    assert [node.entity.name for node in root.children] == [f"B {n}" for n in range(10)]
-    for n, node in enumerate(root.children):
-        assert [leaf.entity.name for leaf in node.children] == [f"L {n} 0", f"L {n} 1"]
+    names = [entity.name for entity in found.entities]
+    assert names[:11] == ["C", *(f"B {n}" for n in range(10))]
+    assert names[11:] == [f"L {n} {m}" for n in range(10) for m in range(2)]
+    rows = {entity.name: entity.row for entity in found.entities}
+    assert all(found.parents[rows[f"L {n} {m}"]] == rows[f"B {n}"]
+               for n in range(10) for m in range(2))  # fmt: skip
     assert found.left_out == 80
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ku_rag.graph.drawing import REACH, write_svg
-from ku_rag.graph.drawing_layout import NAME, NOTE, Box, lay_out_layers, wrap
+from ku_rag.graph.drawing_layout import NAME, NOTE, Box, wrap
 from ku_rag.graph.model import Entity, Step
 from ku_rag.papers.graphrag.evidence_graph import EvidenceGraph, Modality
 
@@ -18,18 +18,17 @@ def draw_layers(graph: EvidenceGraph) -> str:
     self-contained, and equal for equal graphs.
     """
     part = graph.part([*graph.nodes][:_MOST_NODES])
-    boxes, layers = {}, dict[int, list[Box]]((n, []) for n in _COLUMNS.values())
-    for n, (id, node) in enumerate(part.nodes.items()):
+    rows = {id: n for n, id in enumerate(part.nodes)}
+    entities = [Entity(rows[id], node.name, node.type) for id, node in part.nodes.items()]
+    boxes = {}
+    for entity, node in zip(entities, part.nodes.values(), strict=True):
         lines = [(line, NAME) for line in wrap(node.name, 2)]
         if node.description and node.modality != "text":
             lines.append((wrap(node.description, length=32)[0], NOTE))
-        boxes[id] = Box(Entity(n, node.name, node.type), lines=lines)
-        layers[_COLUMNS[node.modality]].append(boxes[id])
-    ends = [(boxes[edge.source], boxes[edge.target]) for edge in part.edges]
+        boxes[entity.row] = Box(entity, lines, _COLUMNS[node.modality])
     steps = [
-        Step(n, head.entity, edge.relation, tail.entity, edge.description)
-        for n, (edge, (head, tail)) in enumerate(zip(part.edges, ends, strict=True))
+        Step(n, entities[rows[e.source]], e.relation, entities[rows[e.target]], e.description)
+        for n, e in enumerate(part.edges)
     ]
     left_out = len(graph.nodes) - len(part.nodes)
-    notes = {"Nodes": len(part.nodes), "Edges": len(steps), "Nodes not drawn": left_out}
-    return write_svg("Evidence graph", notes, lay_out_layers(layers, ends, REACH + 10), steps)
+    return write_svg("Evidence graph", boxes, steps, left_out, away=REACH + 10)

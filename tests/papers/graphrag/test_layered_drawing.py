@@ -62,13 +62,13 @@ def test_pictures_entities_and_rows_are_columns_and_linked_nodes_are_near():
 def test_a_picture_is_described_and_edges_have_a_tooltip():
     root = ElementTree.fromstring(draw_layers(graph_of(4)))
     written = [text for text, _ in texts(root)]
-    assert written[:2] == ["Nodes: 4", "Edges: 8"]
+    assert written[:2] == ["Entities: 4", "Relations: 8"]
     assert sum(text.startswith("What it tells") for text in written) == 3
-    titles = [group.find(f"{SVG}title").text for group in groups(root, "across")]
+    titles = [group.find(f"{SVG}title").text for group in groups(root, "relation")]
     assert "image <0> & a name of many words —leads to 1→ text <1> & a name of many words" in titles
 
 
 def test_further_nodes_are_counted():
     root = ElementTree.fromstring(draw_layers(graph_of(260)))
     assert len(entities(root)) == 200
-    assert "Nodes not drawn: 60" in [text for text, _ in texts(root)]
+    assert "Entities not drawn: 60" in [text for text, _ in texts(root)]
