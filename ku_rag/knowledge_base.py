@@ -1212,11 +1212,7 @@ class KnowledgeBase:
             )
 
     def import_(
-        self,
-        folder: str | Path,
-        *,
-        partial: bool = False,
-        progress: Progress | None = None,
+        self, folder: str | Path, *, partial: bool = False, progress: Progress | None = None
     ) -> IngestReport:
         """Import an export, shards, or Parquet files written by others; see docs/transfer.md.
 

@@ -45,9 +45,7 @@ class Card:
 
 
 def cards(
-    units: Sequence[Match],
-    evidence: Sequence[Evidence],
-    pictures: Mapping[str, Image.Image],
+    units: Sequence[Match], evidence: Sequence[Evidence], pictures: Mapping[str, Image.Image]
 ) -> list[Card]:
     """Put evidence, best first, onto the cards of the units that it belongs to, each piece once.
 

@@ -283,13 +283,7 @@ class Graph:
             most,
         )
 
-    def hop(
-        self,
-        entity: Entity,
-        most: int = -1,
-        *,
-        direction: Direction = "out",
-    ) -> list[Step]:
+    def hop(self, entity: Entity, most: int = -1, *, direction: Direction = "out") -> list[Step]:
         """Return the first relations, -1 for all, in each direction, source by source."""
         if direction == "both":
             return [*self.hop(entity, most), *self.hop(entity, most, direction="in")]

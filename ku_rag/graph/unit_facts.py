@@ -7,15 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ku_rag.graph.model import (
-    CAPTION,
-    MACHINE_CAPTION,
-    NO_ROW,
-    TOPIC,
-    VIDEOS,
-    Entity,
-    Step,
-)
+from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, NO_ROW, TOPIC, VIDEOS, Entity, Step
 from ku_rag.store.connection import Connection
 from ku_rag.text.tokens import name_key
 from ku_rag.text.values import unit_of_label

@@ -26,11 +26,7 @@ class LlamaIndexRetriever(BaseRetriever):
     """
 
     def __init__(
-        self,
-        kb: KnowledgeBase,
-        k: int = 4,
-        image: str | Path | None = None,
-        where: Where = (),
+        self, kb: KnowledgeBase, k: int = 4, image: str | Path | None = None, where: Where = ()
     ) -> None:
         super().__init__()
         self._chunks = ChunkStore(kb)

@@ -56,11 +56,7 @@ _CAUSING = every_stem("make take give")
 
 
 def trace(
-    graph: Graph,
-    start: Entity | None,
-    question: str,
-    *,
-    names: Sequence[NamedSpan] | None = None,
+    graph: Graph, start: Entity | None, question: str, *, names: Sequence[NamedSpan] | None = None
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 

@@ -36,12 +36,7 @@ class YoloSegmenter(Detector):
     name = "yolo"
 
     def __init__(
-        self,
-        argument: str,
-        *,
-        device: str = "auto",
-        min_side: int = 50,
-        confidence: float = 0.25,
+        self, argument: str, *, device: str = "auto", min_side: int = 50, confidence: float = 0.25
     ) -> None:
         # Where torchvision is loaded, ultralytics suppresses boxes with it: always, then.
         extra("yolo", "torchvision")

@@ -18,13 +18,7 @@ from ku_rag.graph.model import CAPTION, TOPIC
 from ku_rag.ingest.readers.graph_cells import format_cells
 from ku_rag.ingest.readers.graph_records import RelationRecord
 from ku_rag.ingest.readers.registry import GRAPH_READERS
-from ku_rag.ingest.readers.workbook import (
-    IMAGES,
-    NODE_TITLES,
-    NODES,
-    RELATION_TITLES,
-    RELATIONS,
-)
+from ku_rag.ingest.readers.workbook import IMAGES, NODE_TITLES, NODES, RELATION_TITLES, RELATIONS
 from ku_rag.plugins import extra
 from ku_rag.store.connection import Connection, snapshot
 from ku_rag.store.layout import Layout

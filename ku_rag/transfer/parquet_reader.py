@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput, Mismatch, NotFound
-from ku_rag.transfer.tables import (
-    FORMAT,
-    MANIFEST,
-    TABLES,
-    UNITS,
-    TableFile,
-    parquet,
-)
+from ku_rag.transfer.tables import FORMAT, MANIFEST, TABLES, UNITS, TableFile, parquet
 from ku_rag.types import Quarantined
 
 _UNIT_LENGTH = 0.01

@@ -156,11 +156,7 @@ def read_texts(data: Mapping[str, Any], key: str) -> list[str]:
 
 
 def checked_field(
-    data: Mapping[str, Any],
-    key: str,
-    kind: type,
-    default: object,
-    expected: str,
+    data: Mapping[str, Any], key: str, kind: type, default: object, expected: str
 ) -> Any:  # noqa: ANN401 - of that type
     """Return a field, or the default where it is missing or null."""
     value = data.get(key)

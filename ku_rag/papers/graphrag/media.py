@@ -7,12 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from ku_rag.arguments import LONGEST_NAME
 from ku_rag.graph.model import Graph
 from ku_rag.graph.summary import shortened
-from ku_rag.papers.graphrag.evidence_graph import (
-    EvidenceEdge,
-    EvidenceGraph,
-    EvidenceNode,
-    text_id,
-)
+from ku_rag.papers.graphrag.evidence_graph import EvidenceEdge, EvidenceGraph, EvidenceNode, text_id
 from ku_rag.retrieval.base import Retrieval
 from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection, as_json

@@ -8,13 +8,7 @@ from typing import Any
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.graph.search_types import (
-    GraphSearchResult,
-    Query,
-    SearchLimits,
-    TraceEntry,
-    usage,
-)
+from ku_rag.graph.search_types import GraphSearchResult, Query, SearchLimits, TraceEntry, usage
 from ku_rag.graph.summary import Captions, summarise
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import Prompt
