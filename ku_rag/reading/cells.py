@@ -2,18 +2,17 @@
 
 The row is the one that covers the question best, clearly before rows that say something else. The
 column is the one whose header names what is asked for: "Which stadium …?", "What is the price of
-…?", "How many seats …?". Of times, it may be the one whose header begins with the verb: "Departs".
-In a table of two columns, the first may hold the names: "weight | 3 kg".
+…?", "How many seats …?", "When …?". In a table of two columns, the first may hold the names:
+"weight | 3 kg".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from itertools import pairwise
 
 from ku_rag.text.question import analyse, comparison, names_and_numbers
 from ku_rag.text.stems import every_stem, label_stems, stem
-from ku_rag.text.tokens import content_words, is_named, stop_words, tokenize, words
+from ku_rag.text.tokens import content_words, is_named, words
 from ku_rag.types import Evidence, Reading
 
 _LEAD = 0.04
@@ -25,8 +24,6 @@ _ENDS = _SKIPPED | frozenset(
     | {"have", "had", "can", "could", "will", "would", "named", "called", "located", "this"}
 )
 """Words that end the phrase that is asked for."""
-_TIMES = frozenset(map(stem, ("when", "date", "time", "day", "year")))
-"""Stems of words that ask for a time, and of headers of times."""
 
 
 def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) -> Reading | None:
@@ -39,11 +36,12 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
     best = rows[0]
     every = every_stem(question)
     # The last word may be a verb: "Which club plays …?"
-    ways = [way for way in (target, target[:-1]) if way and way != ["when"]]
+    ways = [way for way in (target, target[:-1]) if way]
     answer = next((cell for way in ways if (cell := _column(best, way, every))), None)
+    said = label_stems(question) - {"time"} <= label_stems(best.text)
+    if said and target in (["when"], ["time"]):
+        answer = answer or _time(best, every)
     counts = target[0] == analysis.counted
-    if answer is None and target[-1] in _TIMES and not counts:
-        answer = _time_column(best, question, every)
     # A cell without a number does not tell how many.
     if answer is None or (counts and not any(map(str.isdigit, answer[1]))):
         return None
@@ -128,31 +126,15 @@ def _column(row: Evidence, target: Sequence[str], every: frozenset[str]) -> tupl
     return cells[-max(ranked)[2]] if ranked else None
 
 
-def _time_column(row: Evidence, question: str, every: frozenset[str]) -> tuple[str, str] | None:
-    """The cell whose header begins with the verb of the question: "Departs", "Date founded".
-
-    If no header does, "when" asks for a column of times, and the row must hold all content words of
-    the question. Of several columns, the one whose header shares most with the question is taken.
-    """
-    cells = [
-        (column, text) for column, text in _cells(row) if text and not label_stems(text) <= every
+def _time(row: Evidence, every: frozenset[str]) -> tuple[str, str] | None:
+    """The only cell with digits whose header is "Date" or in the question: "Leaves Hull"."""
+    times = [
+        (column, text)
+        for column, text in _cells(row)
+        if any(map(str.isdigit, text)) and not label_stems(text) <= every
+        if label_stems(column) <= every | {stem("date")}
     ]
-    # "When is the lecture?" does not ask for the lecturer.
-    form = str if {"is", "are", "was", "were"} & every else stem
-    # A verb follows a noun, and is the last word that does: "When is the shop open on Sunday?"
-    verb = [
-        form(word)
-        for (before, *_), (word, start, _) in pairwise(tokenize(question))
-        if question[start].islower() and word not in stop_words()
-        if before in ("it", "be") or before not in stop_words()
-    ][-1:]
-    heads = [[form(w) for w in content_words(c) if stem(w) not in _TIMES] for c, _ in cells]
-    fitting = [cell for cell, head in zip(cells, heads, strict=True) if verb and head[:1] == verb]
-    if not fitting and "when" in every and label_stems(question) <= label_stems(row.text):
-        fitting = [cell for cell in cells if _TIMES & label_stems(cell[0])]
-    shared = [len(every & label_stems(column)) for column, _ in fitting]
-    best = [cell for cell, n in zip(fitting, shared, strict=True) if n == max(shared)]
-    return best[0] if len(best) == 1 else None
+    return times[0] if len(times) == 1 else None
 
 
 def _cells(row: Evidence) -> list[tuple[str, str]]:

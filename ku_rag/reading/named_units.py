@@ -166,11 +166,6 @@ class _Tracer:
         question, compared = self.question, comparison(self.question)
         if compared and (len(self.mentions) > 1 or question.kind == "yes-no"):
             return self._compare(compared)
-        if (
-            not ALIKE.isdisjoint(question.words)
-            and not set(question.content) - IGNORED - question.unsaid - THINGS
-        ):
-            return self._in_common()
         links = self.links
         if question.kind == "yes-no":
             return self._confirm(links)
@@ -282,24 +277,6 @@ class _Tracer:
         if self.question.counted and not all(any(map(str.isdigit, p.end.name)) for p in best):
             return None
         return _list_ends(self.question, best, 1) if len({p.end.name for p in best}) == 1 else None
-
-    def _in_common(self) -> Traced | None:
-        """Everything that relations and facts say alike of all mentioned entities."""
-        first, *others = (
-            {
-                (name_key(step.relation), name_key(step.tail.name)): step
-                for entity in mention.entities
-                for step in self.reader.steps(entity)
-            }
-            for mention in self.mentions
-        )
-        shared = [key for key in first if all(key in other for other in others)]
-        if not others or not 0 < len(shared) <= MOST:
-            return None
-        return Traced(
-            tuple(f"{first[key].relation}: {first[key].tail.name}" for key in shared),
-            tuple(Path(o[key].head, (o[key],)) for key in shared for o in (first, *others)),
-        )
 
     def _confirm(self, links: Sequence[Sequence[Link]]) -> Traced | None:
         """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""

@@ -67,7 +67,6 @@ def kb(tmp_path_factory):
         ("When is the Rose evening?", "4 May 2025"),
         ("When does the Night Owl reach Crows End?", "18:36"),
         ("When does the Night Owl leave Hull?", "18:05"),
-        ("On which days does the Night Owl run?", "Fridays"),
         ("What time does the Blue Arrow leave Oakton?", "10:15"),
     ],
 )

@@ -278,8 +278,6 @@ def plants(tmp_path):
         ("Which is heavier, Basil or Oleander?", ""),
         ("Is the Foxglove taller than the Oleander?", "no"),
         ("Which is older, the Old hall or the New hall?", "Old hall"),
-        ("What do Foxglove and Yew have in common?", "poisonous: yes"),
-        ("What do Foxglove and Rose have in common?", ""),
         ("Do Yew and Basil have the same color?", "yes"),
         ("Is the Yew 20 m high?", "yes"),
         ("Is the Yew 21 m high?", "no"),
