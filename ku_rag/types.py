@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -163,7 +163,9 @@ class Table:
         named = [column.strip() or f"column {n}" for n, column in enumerate(header, 1)]
         named += [f"column {n}" for n in range(len(header) + 1, width + 1)]
         object.__setattr__(self, "header", tuple(named))
-        object.__setattr__(self, "rows", tuple(_cells(row, width) for row in rows))
+        cells = [[c if isinstance(c, Cell) else Cell(cast(str, c)) for c in row] for row in rows]
+        filled = tuple((*row, *[Cell("")] * (width - len(row))) for row in cells)
+        object.__setattr__(self, "rows", filled)
 
     def row_text(self, number: int) -> str:
         """Return the document of a row: the title, then a line "column: cell" for each cell."""
@@ -175,11 +177,6 @@ class Table:
         """The fields, as in a record: a cell without a link is a text."""
         rows = [[cell.to_dict() if cell.link else cell.text for cell in row] for row in self.rows]
         return {"name": self.name, "header": list(self.header), "rows": rows}
-
-
-def _cells(row: Sequence[object], width: int) -> tuple[Cell, ...]:
-    cells = [cell if isinstance(cell, Cell) else Cell(cast(str, cell)) for cell in row]
-    return (*cells, *[Cell("")] * (width - len(cells)))
 
 
 @dataclass(frozen=True, slots=True)

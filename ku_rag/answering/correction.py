@@ -347,18 +347,13 @@ def _parse_verdict(
         why += f" (Where they differ, it believed the {believed}.)"
     if dropped:
         why += f" (It cites {', '.join(dropped)}, which it was not shown: dropped.)"
-    spans = tuple(_span(answer, text) for text in cited.values())
+    found = [re.search(re.escape(answer), t, re.I) if answer else None for t in cited.values()]
+    spans = tuple(match.span() if match else (0, 0) for match in found)
     items = tuple(filter(None, map(str.strip, fields.get("items", ()))))
     return (
         Reading(answer, tuple(cited), spans, why=why, items=items, unanswered="refused"),
         Correction(draft, changed, reason, believed, dropped),
     )
-
-
-def _span(answer: str, text: str) -> tuple[int, int]:
-    """Return the span of the answer in a text; (0, 0) if the text does not contain it."""
-    match = re.search(re.escape(answer), text, re.IGNORECASE) if answer else None
-    return match.span() if match else (0, 0)
 
 
 def _bare(text: str) -> list[str]:

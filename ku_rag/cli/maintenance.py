@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -13,9 +12,6 @@ from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
 from ku_rag.cli.output import Result, counts, print_left_out, print_report, print_result, progress
 from ku_rag.errors import KuError, NotFound
 from ku_rag.types import Quarantined
-
-if TYPE_CHECKING:
-    from ku_rag.indexes.tuning import TuningResult
 
 _KINDS = ("flat", "rabitq", "ivf-sq8", "ivf-rabitq")
 
@@ -120,18 +116,14 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
             ]
         else:
             result = indexes = base.tune(recall=recall, kind=kind)
-            lines = [
-                line
-                for name, index in (("image", indexes.image), ("chunk", indexes.chunk))
-                for line in _tuned_lines(name, index)
-            ]
+            lines = []
+            for name, index in (("image", indexes.image), ("chunk", indexes.chunk)):
+                lines.append(f"{name}: {index.kind}, recall {index.recall:g}")
+                lines += [
+                    f"    {tried.kind:<10} recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
+                    for tried in index.tried
+                ]
     print_result(result, lines)
-
-
-def _tuned_lines(name: str, index: TuningResult) -> Iterator[str]:
-    yield f"{name}: {index.kind}, recall {index.recall:g}"
-    for tried in index.tried:
-        yield f"    {tried.kind:<10} recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
 
 
 @click.group("index", short_help="Fill the vector index on a Milvus server.")

@@ -195,12 +195,18 @@ def scored(
     if judge:
         judge.replies.clear()
     pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths] if answer else []
+    evidence = [
+        {"evidence": piece.label}
+        | ({"owners": [*piece.owners]} if isinstance(piece, Evidence) else {})
+        | {"text": piece.text[:_LONGEST_TEXT]}
+        for piece in pieces
+    ]
     return {
         **fields,
         "prediction": predicted.to_dict(),
         "outcome": answer.outcome if answer else "",
         "why": answer.reading.why if answer else "",
-        "evidence": [_describe(piece) for piece in pieces],
+        "evidence": evidence,
         "scores": scores,
         "usage": dict(spent),
         "judge_usage": judged,
@@ -208,11 +214,6 @@ def scored(
         "seconds": seconds,
         **failure,
     }
-
-
-def _describe(piece: Evidence | PathEvidence) -> dict[str, object]:
-    owners = {"owners": [*piece.owners]} if isinstance(piece, Evidence) else {}
-    return {"evidence": piece.label, **owners, "text": piece.text[:_LONGEST_TEXT]}
 
 
 def prediction(answer: Answer) -> Prediction:

@@ -125,7 +125,13 @@ class _Video:
                 f"{self._path} holds no frames that can be decoded: it is truncated or damaged; "
                 "save or copy it again"
             )
-        is_short = (end - times[0]) * self._tick + _TOLERANCE_S < self._expected_seconds()
+        expected = 0.0
+        if self._stream.duration:
+            expected = float(self._stream.duration * self._stream.time_base)
+        elif len(self._container.streams) == 1:
+            # A container's length covers its sound as well, which may be longer.
+            expected = (self._container.duration or 0) / 1e6
+        is_short = (end - times[0]) * self._tick + _TOLERANCE_S < expected
         return frames, not (damaged or is_short)
 
     def _frame_times(self) -> tuple[array[int], int, bool]:
@@ -146,13 +152,6 @@ class _Video:
         except self._av.FFmpegError:
             damaged = True
         return array("q", sorted(times)), end, damaged
-
-    def _expected_seconds(self) -> float:
-        """Return the length that the headers give for the stream, or 0 if they do not."""
-        if self._stream.duration:
-            return float(self._stream.duration * self._stream.time_base)
-        # A container's length covers its sound as well, which may be longer.
-        return (self._container.duration or 0) / 1e6 if len(self._container.streams) == 1 else 0.0
 
     def _frame_at(self, time: int, first: int) -> Any:  # noqa: ANN401
         """Return a frame, the next one that can be decoded if it is damaged, or None."""

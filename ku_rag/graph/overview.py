@@ -98,9 +98,14 @@ class Overview:
             )
         names = _names(self.entities, places, radii, marked)
         for entity in reversed(self.entities):
-            circle = _circle(entity, places[entity.row], radii[entity.row], entity.row in marked)
-            colours_of_kind = kinds.get(entity.kind, OTHER_KIND)
-            drawn = f'<g class="entity" {colours_of_kind}>{circle}</g>{names.get(entity.row, "")}'
+            name = clean(f"{entity.name} ({entity.kind})" if entity.kind else entity.name)
+            ring = ' class="marked" stroke-width="4"' if entity.row in marked else ""
+            x, y = places[entity.row]
+            drawn = (
+                f'<g class="entity" {kinds.get(entity.kind, OTHER_KIND)}>'
+                f'<title>{escape(name)}</title><circle cx="{x:.1f}" cy="{y:.1f}" '
+                f'r="{radii[entity.row]:.1f}"{ring}/></g>{names.get(entity.row, "")}'
+            )
             parts.append(f"<a href={quoteattr(link(entity))}>{drawn}</a>" if link else drawn)
         parts.append(legend(kinds, colours, 0, height + _MARGIN + ROW))
         return "\n".join([*parts, "</svg>\n"])
@@ -129,15 +134,6 @@ def overview(
         if step.tail.row in inside and relation in ("", step.relation)
     )
     return Overview(entities, steps, len(linked) - len(entities))
-
-
-def _circle(entity: Entity, place: tuple[float, float], radius: float, is_marked: bool) -> str:
-    name = clean(f"{entity.name} ({entity.kind})" if entity.kind else entity.name)
-    ring = ' class="marked" stroke-width="4"' if is_marked else ""
-    x, y = place
-    return (
-        f'<title>{escape(name)}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"{ring}/>'
-    )
 
 
 def _place(

@@ -81,16 +81,14 @@ def _fact_questions(facts: Sequence[_FactRow]) -> Iterator[Example]:
     chosen = [group[number % len(group)] for number, group in enumerate(groups, 1)]
     values = [Example(f"What is the {fact.label} of {fact.unit}?") for fact in chosen]
     yield from values[:1]
-    groups = [_of_first_kind(group) for group in groups]
+    # Of the facts of a label, those about units of the first declared kind.
+    kinds = [next((f.kind for f in group if f.kind != "entity"), "") for group in groups]
+    groups = [
+        [f for f in group if f.kind == kind] for kind, group in zip(kinds, groups, strict=True)
+    ]
     yield from islice(chain.from_iterable(map(_highest, groups)), 1)
     yield from islice(chain.from_iterable(map(_shared, groups)), 1)
     yield from values[1:]
-
-
-def _of_first_kind(facts: Sequence[_FactRow]) -> list[_FactRow]:
-    """Return the facts about units of the first declared kind."""
-    kind = next((fact.kind for fact in facts if fact.kind != "entity"), "")
-    return [fact for fact in facts if fact.kind == kind]
 
 
 def _highest(facts: Sequence[_FactRow]) -> Iterator[Example]:

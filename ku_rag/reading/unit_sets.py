@@ -376,7 +376,12 @@ class UnitSetReader:
         for span_words, alternatives in self._values(free):
             yield alternatives
             free = [n for n in free if n not in span_words]
-        yield from self._flags(frozenset(stem(self._tokens[n].folded) for n in free))
+        said = frozenset(stem(self._tokens[n].folded) for n in free)
+        # Units with "waterproof: yes", for each label that the question names.
+        for own, (rank, covered) in self._named_labels.items():
+            test = FactTest.is_one_of(self._labels[own], ("yes", "true"))
+            if covered & said and len(self.table.units(test)):
+                yield [Constraint(covered, rank, own, test)]
         for n in free:
             if numbers := self._with_number(self._tokens[n].folded):
                 yield numbers
@@ -424,13 +429,6 @@ class UnitSetReader:
             test = FactTest.is_one_of(labels, keys)
             constraints.append(Constraint(own | covered, rank, stated, test))
         return _fitting(constraints)
-
-    def _flags(self, free: frozenset[str]) -> Iterator[list[Constraint]]:
-        """Units with "waterproof: yes", for each label that the question names."""
-        for own, (rank, covered) in self._named_labels.items():
-            test = FactTest.is_one_of(self._labels[own], ("yes", "true"))
-            if covered & free and len(self.table.units(test)):
-                yield [Constraint(covered, rank, own, test)]
 
     def _with_number(self, word: str) -> list[Constraint]:
         """Units with a number under a label that the question names: "that sleeps four"."""

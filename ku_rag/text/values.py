@@ -184,11 +184,6 @@ def list_items(text: str) -> list[str]:
     return [item.strip() for item in re.split(r"[,;/](?!\d)| and | or ", text) if item.strip()]
 
 
-def is_unit(word: str) -> bool:
-    """Return whether a word is a unit of length, mass, volume or time."""
-    return _bare(word) in _FACTORS
-
-
 def _bare(unit: str) -> str:
     """A unit without the endings of its plural and of its spellings."""
     unit = unit.strip(".?!)").lower()
@@ -301,6 +296,6 @@ def unit_of_label(label: str) -> tuple[str, str]:
     if cut[-2:-1] == ["per"]:  # "rent_gbp_per_month"
         cut = cut[:-2]
         label = label[: len("_".join(cut))]
-    if len(cut) > 1 and cut[-1] != "in" and is_unit(cut[-1]):
+    if len(cut) > 1 and cut[-1] != "in" and _bare(cut[-1]) in _FACTORS:
         return label[: -len(cut[-1]) - 1], cut[-1]
     return label, ""

@@ -231,13 +231,9 @@ def _one_ahead(items: Iterator[Any]) -> Iterator[Any]:
             yield item
 
 
-def _optional_identity(value: object, what: str) -> str | None:
-    return None if value is None else arguments.identity(value, what)
-
-
 _CHECKS: Mapping[str, Callable[[object, str], str | None]] = {
     "uri": arguments.identity,
-    "source": _optional_identity,
+    "source": lambda value, what: None if value is None else arguments.identity(value, what),
     "text": arguments.text,
     "recogniser": arguments.text,
 }

@@ -202,7 +202,11 @@ def list_f1(question: EvaluationQuestion, prediction: Prediction) -> float | Non
         return None
     bags = [frozenset(text.split()) for text in _spans(prediction)]
     gold = [frozenset(_normalize(text).split()) for text in question.answers]
-    scores = [[_f1(bag, wanted) for bag in bags] for wanted in gold]
+    numbers = [{word for word in wanted if _number(word) is not None} for wanted in gold]
+    scores = [
+        [0.0 if some and not some & bag else bag_f1([*bag], [*wanted]) for bag in bags]
+        for wanted, some in zip(gold, numbers, strict=True)
+    ]
     paired = extra("eval", "scipy.optimize").linear_sum_assignment(scores, maximize=True)
     total: float = sum(scores[row][column] for row, column in zip(*paired, strict=True))
     return round(total / max(len(bags), len(gold)), 2)
@@ -210,11 +214,6 @@ def list_f1(question: EvaluationQuestion, prediction: Prediction) -> float | Non
 
 def _spans(prediction: Prediction) -> Sequence[str]:
     return [_normalize(text) for text in prediction.items or (prediction.answer,)]
-
-
-def _f1(words: frozenset[str], gold: frozenset[str]) -> float:
-    numbers = {word for word in gold if _number(word) is not None}
-    return 0.0 if numbers and not numbers & words else bag_f1([*words], [*gold])
 
 
 def _normalize(text: str) -> str:

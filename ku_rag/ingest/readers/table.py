@@ -52,7 +52,8 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
         # Without `strict`, a quotation mark that is never closed makes the rest one cell, silently.
         rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         header = next(rows, [])
-        columns = _columns(header)
+        names = (cell.strip() for cell in header)
+        columns = [_COLUMNS.get(s.casefold(), s or f"column {n}") for n, s in enumerate(names, 1)]
         cells: list[list[str]] = []
         for number in count(1):
             where = f"{path.as_posix()}:{lines.number + 1}"
@@ -124,11 +125,6 @@ def _delimiter(header: str, suffix: str) -> tuple[str, bool]:
         ranks[delimiter] = named, len(cells), delimiter == usual
     best = max(ranks, key=ranks.__getitem__)
     return best, ranks[best][0]
-
-
-def _columns(header: Sequence[str]) -> list[str]:
-    names = [cell.strip() for cell in header]
-    return [_COLUMNS.get(name.casefold(), name or f"column {n}") for n, name in enumerate(names, 1)]
 
 
 def _to_object(columns: Sequence[str], row: Sequence[str]) -> dict[str, Any]:

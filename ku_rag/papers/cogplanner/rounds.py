@@ -201,7 +201,12 @@ class PlanRun:
                 notes.append("this was searched before")
                 if self._name != _DOCUMENT:
                     self._stopped = "the planner repeated a search"
-        self._collect(outcomes)
+        self._outcomes += outcomes
+        for outcome in outcomes:
+            for hit, piece in zip(outcome.search.hits, outcome.pieces, strict=True):
+                if isinstance(piece, Evidence) and piece.chunk < 0:  # of a searcher
+                    piece = replace(piece, chunk=-next(self._numbers))
+                self._pieces.setdefault(hit.id, piece)
         return Round(
             reformulation.queries,
             action,
@@ -229,15 +234,6 @@ class PlanRun:
         if box[0] >= box[2] or box[1] >= box[3]:
             return "image", None, "the region is empty: searched the whole picture"
         return action, box, ""
-
-    def _collect(self, outcomes: Sequence[SearchOutcome]) -> None:
-        """Add the evidence of searches that is not known yet."""
-        self._outcomes += outcomes
-        for outcome in outcomes:
-            for hit, piece in zip(outcome.search.hits, outcome.pieces, strict=True):
-                if isinstance(piece, Evidence) and piece.chunk < 0:  # of a searcher
-                    piece = replace(piece, chunk=-next(self._numbers))
-                self._pieces.setdefault(hit.id, piece)
 
     def _drop_irrelevant(self) -> str:
         """Drop texts that the model calls irrelevant (ReflectiVA); return a note on a problem."""

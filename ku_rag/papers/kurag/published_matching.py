@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL.Image import Image
 
-from ku_rag.encoders.base import Vectors, encode_queries
+from ku_rag.encoders.base import encode_queries
 from ku_rag.encoders.embedded.window_matching import RegionMatch
 from ku_rag.encoders.pair import side
-from ku_rag.indexes.segment import Rows
 from ku_rag.papers.kurag.content_words import ContentWords
 from ku_rag.regions.crops import crop
 from ku_rag.regions.selection import choose
@@ -42,7 +41,10 @@ def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matc
     region = _region(image, question, search)
     vector = encoder.encode_images([crop(image, region, search.background)])
     nearest: dict[int, tuple[float, int]] = {}
-    for rows, cosines in _cosines(search, vector):
+    pictures = search.images.rows()
+    for start in range(0, len(pictures), _BLOCK):
+        rows = pictures[start : start + _BLOCK]
+        cosines = search.images.score(vector, rows[None])[0]
         owners = connection.execute(
             "SELECT u.unit, w.key FROM json_each(?) w JOIN unit_images u ON u.image = w.value",
             (as_json(rows.tolist()),),
@@ -76,14 +78,6 @@ def _region(image: Image, question: str, search: ImageSearch) -> Region:
     return choose(
         image, question, regions, encoder, threshold=search.threshold, background=search.background
     )
-
-
-def _cosines(search: ImageSearch, vector: Vectors) -> list[tuple[Rows, Vectors]]:
-    """Return rows and cosines of all stored pictures, a block at a time."""
-    rows = search.images.rows()
-    blocks = (rows[at : at + _BLOCK] for at in range(0, len(rows), _BLOCK))
-    scored = (search.images.score(vector, block[None]) for block in blocks)
-    return [(block[0], cosines[0]) for block, cosines in scored]
 
 
 def rank_chunks(
