@@ -132,11 +132,7 @@ def _match_labelled(
 def fit_odds(
     evidence: NDArray[np.float64], right: NDArray[np.bool_], prior: float = INTERCEPT
 ) -> tuple[float, float]:
-    """Return the slope and the intercept that make log odds of evidence.
-
-    They are the maximum of the posterior of a logistic regression, found by Newton's method with
-    bounded steps. Both arrays are [n]; the normal priors have the means 1 and `prior`.
-    """
+    """Return slope and intercept of log odds of evidence: logistic regression, normal priors."""
     inputs = np.stack([evidence + prior, np.ones(len(evidence))])
     weights = mean = np.array([1.0, 0.0])
     for _ in range(100):
@@ -153,10 +149,7 @@ def fit_odds(
 def choose_threshold(
     probabilities: NDArray[np.float64], right: NDArray[np.bool_], *, cost: float = _WRONG_COST
 ) -> float:
-    """Return the confidence, 0 to 1, from which on a match is sure, at the least cost.
-
-    A wrong match that is sure costs `cost`, a right one that is not sure costs 1.
-    """
+    """Return the confidence from which on a match is sure; a wrong sure match costs `cost`."""
     steps = np.unique(probabilities)
     # Between two matches; of thresholds of equal cost the highest.
     thresholds = np.concatenate(

@@ -176,11 +176,7 @@ class Chain:
         keys: Mapping[str, Mapping[str, Any]],
         pictures: Sequence[Image] = (),
     ) -> Answered:
-        """Answer in one turn from data alone, by a prompt of another method.
-
-        `data` is an object a line. `keys` are schemas of keys of the reply beside "reason" and
-        "answer".
-        """
+        """Answer in one turn from JSON lines by a prompt of another method."""
         words = self.prompts[name].fill(question=material.question, data=fenced(data))
         more = (Picture(picture) for picture in pictures if self.sees_pictures)
         message = Message("user", (*self._show_picture(material), *more, words))

@@ -28,10 +28,7 @@ _MOST_ROWS = 60
 def evidence(
     base: Retrieval, question: str, matched: Matched, k: int, pool: int = 0
 ) -> tuple[list[Evidence], list[Evidence]]:
-    """Return the k chunks that bear on a question most, those of matched units first, and the rest.
-
-    At least `pool` are found, which a reranker scores; more where the base has tables.
-    """
+    """Return the k chunks that bear on a question most, those of matched units first, and more."""
     rows = _MOST_ROWS if table_rows.are_stored(base.database.connection) else 0
     most = max(k, rows, pool)
     hits = search(
@@ -56,10 +53,7 @@ def own_evidence(
     *,
     first_label: int,
 ) -> list[Evidence]:
-    """Further chunks: table rows, lines that answer, and chunks of sections and units asked about.
-
-    What is in `evidence` is left out. `lines` are row of the chunk, start and end.
-    """
+    """Further chunks: table rows, lines that answer, chunks of sections and units asked about."""
     units = [unit.row for unit in matched.units if unit.id in matched.about]
     listed = [piece.chunk for piece in (*evidence, *rows)]
     chunks = [chunk for chunk, *_ in lines if chunk not in listed]
@@ -89,12 +83,7 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What the graph says that bears on a question.
-
-    Args:
-        cited: labels of the paths that lead there.
-        lines: row of the chunk, start and end of the labelled lines that state it.
-    """
+    """What the graph says that bears on a question, with labels and places of lines."""
 
     evidence: Sequence[PathEvidence] = ()
     answers: tuple[str, ...] = ()

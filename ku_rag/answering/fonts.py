@@ -35,10 +35,7 @@ def missing_characters(text: str) -> str:
 
 
 def runs(text: str, size: int, bold: bool = False) -> list[tuple[str, Font]]:
-    """Split one line into parts, each with a font that can draw it.
-
-    Marks, digits, spaces and punctuation use the font before them if it has them.
-    """
+    """Split a line into parts, each with a font that draws it."""
     if text and text.isascii() and text.isprintable():  # Open Sans has all of these
         return [(text, _load(_open_sans(bold), size))]
     face: Path | None = _open_sans(bold)

@@ -47,11 +47,7 @@ class Card:
 def cards(
     units: Sequence[Match], evidence: Sequence[Evidence], pictures: Mapping[str, Image.Image]
 ) -> list[Card]:
-    """Put evidence, best first, onto the cards of the units that it belongs to, each piece once.
-
-    Cards without evidence are left out. Text that is not of these units follows on cards without a
-    picture.
-    """
+    """Put evidence, best first, onto the cards of its units; text of other units follows."""
     by_unit: dict[str, list[Evidence]] = {unit.id: [] for unit in units}
     by_heading: dict[str, list[Evidence]] = {}
     for piece in evidence:

@@ -261,11 +261,7 @@ def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, flo
 
 @dataclass(frozen=True)
 class QuerySteps:
-    """The steps of one query.
-
-    Args:
-        times: milliseconds of each step, which the steps add.
-    """
+    """The steps of one query, which add their milliseconds to `times`."""
 
     packages: ClassVar[Sequence[str]] = ("ku_rag.answering",)
     """The packages whose prompts the chain has."""

@@ -26,12 +26,7 @@ _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
 
 @dataclass(frozen=True)
 class Section:
-    """One answer of a report.
-
-    Args:
-        picture: the question's picture, upright; the region's box refers to its pixels.
-        places: the page with the cited place, by label of the evidence.
-    """
+    """One answer of a report, its upright picture, and pages of cited places by label."""
 
     answer: Answer
     picture: Image.Image | None = None

@@ -28,11 +28,7 @@ class CaptionSimilarity(Serializable):
 
 
 def judge_captions(kb: KnowledgeBase) -> list[CaptionSimilarity]:
-    """Compare the captions in a graph, those of each model with those of people.
-
-    The judge is the model of `mllm_judge`, or else that of `mllm`. `BadInput` if no entity has
-    captions of both.
-    """
+    """Have a model compare the captions in a graph, those of models with those of people."""
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     if judge is None:
         raise NotFound("captions are compared by a model: name one with --judge")

@@ -48,11 +48,7 @@ class EvaluationQuestion(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Dataset(Serializable):
-    """The questions of a dataset.
-
-    Args:
-        note: What is missing beside the published number of questions, or "".
-    """
+    """The questions of a dataset."""
 
     name: str
     questions: tuple[EvaluationQuestion, ...]

@@ -120,11 +120,7 @@ def ask_all(
     earlier: Mapping[str, Record],
     progress: Progress | None,
 ) -> list[Record]:
-    """Return a record for each question, and append new ones to a file of JSON lines, if any.
-
-    Questions with an earlier record, by id, are not asked again. `ModelFailed` or `Refused` if
-    several in a row failed.
-    """
+    """Return a record for each question, an earlier one if there is, and store new ones."""
     records: list[Record] = []
     scores = dict[str, list[float]]()
     failed, reason = 0, ""

@@ -24,11 +24,7 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the p-value of a two-sided paired permutation test that two means are equal.
-
-    Exact for up to ten questions with different scores; else from 1,999 random permutations, with a
-    least p-value of .001.
-    """
+    """Return the p-value of a two-sided paired permutation test that two means are equal."""
     differences = np.subtract(first, second, dtype=float)
     # Questions with equal scores do not change the p-value.
     differences = differences[differences != 0]

@@ -33,11 +33,7 @@ Link = Callable[[Entity], str]
 def draw(
     graph: Graph, entity: Entity, *, hops: int = 1, most: int = 60, link: Link | None = None
 ) -> str:
-    """Draw an entity and the entities around it; see `neighbourhood`.
-
-    `link` gives the address that an entity links to. Equal graphs give equal, self-contained
-    documents.
-    """
+    """Draw an entity and those around it; equal graphs give equal, self-contained documents."""
     around = neighbourhood(graph, entity, hops=hops, most=most)
     parents, columns, done = around.parents, {entity.row: 0}, 0
     sizes = {row: 1 for row, parent in parents.items() if parent == entity.row}
@@ -68,10 +64,7 @@ def write_svg(
     link: Link | None = None,
     away: float = 0,
 ) -> str:
-    """Place boxes, by row of the entity, and write them and their relations as an SVG document.
-
-    `left_out` entities are not drawn. Columns are at least `away` pixels apart.
-    """
+    """Place boxes, by row of the entity, and write them and their relations as an SVG document."""
     across = lay_out(boxes, steps, away)
     across, hidden = across[:_MOST_ACROSS], sum(map(len, across[_MOST_ACROSS:]))
     notes = {

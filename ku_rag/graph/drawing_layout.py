@@ -100,10 +100,7 @@ class Box:
 
 
 def lay_out(boxes: Mapping[int, Box], steps: Iterable[Step], away: float = 0) -> list[list[Step]]:
-    """Place boxes, by row of the entity; return the relations not between neighbouring columns.
-
-    Columns are at least `away` pixels apart.
-    """
+    """Place boxes, by row; return the relations that do not join neighbouring columns."""
     across = []
     for group in merge(step for step in steps if step.head.row != step.tail.row):
         ends = (boxes[group[0].head.row], boxes[group[0].tail.row])

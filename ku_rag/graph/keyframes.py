@@ -41,17 +41,10 @@ _SEEK_MARGIN_S = 1.0
 
 
 def keyframes(path: Path) -> tuple[dict[int, Image.Image], bool]:
-    """Read up to `MAX_FRAMES` evenly spread frames of a video.
+    """Read up to `MAX_FRAMES` evenly spread RGB frames of a video, by their position from 0.
 
-    A truncated video gives the frames that can be read.
-
-    Returns:
-        Upright RGB pictures by their position in the video, from 0 on, at least one; and whether
-        all of it can be read.
-
-    Raises:
-        BadInput: it is not a video, no frame can be decoded, or its frames have more than
-            `MAX_PIXELS` pixels.
+    A truncated video gives the frames that can be read; the second result is whether all can be.
+    `BadInput` if none can, or they have more than `MAX_PIXELS` pixels.
     """
     arguments.regular_file(path, "a video file", most=_MAX_BYTES)
     av = extra("video", "av")
@@ -135,10 +128,7 @@ class _Video:
         return frames, not (damaged or is_short)
 
     def _frame_times(self) -> tuple[array[int], int, bool]:
-        """Return the times of the frames in ticks, ascending, their end, and whether some are bad.
-
-        Frames before the first one that can be decoded by itself are left out.
-        """
+        """Return times of decodable frames, ascending, their end, and whether some are bad."""
         times, end = array("q"), 0
         started = damaged = False
         try:

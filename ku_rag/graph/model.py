@@ -43,12 +43,7 @@ _OF_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of the graph.
-
-    Args:
-        row: Row in the store; negative for a unit without relations.
-        unit: Id of its unit; None if it has only a name.
-    """
+    """A node: its row (negative for a unit without relations), and the id of its unit, if any."""
 
     row: int
     name: str
@@ -107,10 +102,7 @@ def when(condition: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A sequence of relations from an entity; without steps it is that entity alone.
-
-    A step may run against the direction of its relation.
-    """
+    """A sequence of relations from an entity, in either direction; it may be empty."""
 
     start: Entity
     steps: tuple[Step, ...] = ()
@@ -162,13 +154,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """The attributes of an entity (the paper's A(e) = (c, u)).
-
-    Args:
-        metadata: Of its unit, without what the other attributes hold.
-        topic: Whether it is a topic entity (E_o), where a search may start.
-        caption: Caption of its pictures or video by people, or "".
-    """
+    """The attributes of an entity (the paper's A(e) = (c, u)); a topic (E_o) may start a search."""
 
     aliases: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -182,12 +168,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Read access to the graph of a knowledge base.
-
-    Args:
-        among: Rows of the units that count; None for all. Others have no names and no relations
-            that start at them.
-    """
+    """Read access to the graph, without names and relations of units that are not `among` some."""
 
     connection: Connection
     layout: Layout
@@ -206,10 +187,7 @@ class Graph:
         return [Entity(*row) for row in self.connection.execute(query, values).fetchall()]
 
     def find(self, name: str) -> list[Entity]:
-        """Return the entities with an id, or else with a name or alias; units come first.
-
-        `Bite (attack)` is the entity of that kind that has only the name.
-        """
+        """Return the entities with an id, or else a name, alias or "Bite (attack)"."""
         key = name_key(name)
         for where, value in (
             ("u.id = ?", name),

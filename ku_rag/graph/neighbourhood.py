@@ -13,11 +13,9 @@ from ku_rag.graph.model import Entity, Graph, Step
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Entities, nearest to the first one first, and all relations between them.
+    """Entities, nearest to the first one first, all relations between them, and further entities.
 
-    Args:
-        parents: row of each other entity → row of the nearer one by which it was reached.
-        left_out: number of further entities within the same distance.
+    `parents` is row of each other entity → row of the nearer one by which it was reached.
     """
 
     entities: tuple[Entity, ...]

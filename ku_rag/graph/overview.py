@@ -40,13 +40,7 @@ _PATH = "#cf222e"
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The entities of a graph with the most relations, and all relations between them.
-
-    Args:
-        entities: the most linked first.
-        steps: the relations between two of the entities.
-        left_out: number of further entities that have relations.
-    """
+    """The entities of a graph with the most relations, and all relations between them."""
 
     entities: tuple[Entity, ...]
     steps: tuple[Step, ...]

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 class Query:
     """A question to the graph (the paper's Q = (q, d, z)).
 
-    Args:
-        hints: z, what the pictures do not show: the name of the topic entity, its state.
-        perception: A description of the pictures, by people (s) or by the perceiver (ŝ).
+    The hints z are what pictures do not show; the perception is a description by people (s) or by
+    the perceiver (ŝ).
     """
 
     question: str
@@ -95,11 +94,7 @@ class AgentTrace:
 
 @dataclass(frozen=True, slots=True)
 class GraphSearchResult:
-    """The explored sub-graph (the paper's Î, eq. 10) and its paths.
-
-    Args:
-        leaves: Other paths that were not extended, best first.
-    """
+    """The explored sub-graph (the paper's Î, eq. 10) and its paths; `leaves` were not extended."""
 
     topic: Entity | None = None
     steps: tuple[Step, ...] = ()

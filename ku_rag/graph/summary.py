@@ -20,11 +20,7 @@ made during the search, or none."""
 
 
 class Knowledge:
-    """The attributes of entities that a setting discloses to the model, during one search.
-
-    Args:
-        captioner: The model whose stored captions are used; "" for the first model by name.
-    """
+    """The attributes of entities that a setting discloses, with captions by `captioner`."""
 
     def __init__(self, graph: Graph, captions: Captions, captioner: str = "") -> None:
         self.captions = captions

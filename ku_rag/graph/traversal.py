@@ -46,10 +46,7 @@ def shortest_paths(
     longest: int,
     direction: Direction = "out",
 ) -> list[Path]:
-    """Return paths that pass no entity twice, shortest first, then in the order of statement.
-
-    From an entity to itself they are the loops through it.
-    """
+    """Return paths that pass no entity twice but the start of a loop, shortest first."""
     hop = lru_cache(_CACHED)(partial(graph.hop, direction=direction))
     distances = {end.row: 0} if end else {}
     levels = levels_before(graph, end, direction) if end else iter(())
@@ -148,12 +145,7 @@ def rank_paths(
 def best_paths(
     graph: Graph, starts: Sequence[Entity], question: str, *, k: int, longest: int = 3
 ) -> list[Path]:
-    """Return the paths from some entities that share words with a question, best first.
-
-    The last relation of a path, or its entity, information or condition, shares a word with the
-    question beyond the words of the start. The score of paths from the second start is halved, from
-    the third one divided by three, and so on.
-    """
+    """Return the paths from some entities that share words with a question, best first."""
     distinct = list(dict.fromkeys(starts))
     most = max(_EVIDENCE // max(len(distinct), 1), 2)
     ranked = []

@@ -51,10 +51,7 @@ class FactReader:
         return [value for (value,) in rows]
 
     def of_tables(self, entity: Entity) -> list[tuple[Step, list[str]]]:
-        """Return the cells of the tables of a unit, each with the others of its row.
-
-        The name of the table and the rest of the row are the information of a cell.
-        """
+        """Return the cells of the tables of a unit, each with the rest of its row."""
         facts = []
         for name, cells in self.connection.execute(
             "SELECT t.name, t.cells FROM sources s JOIN table_rows t ON t.source = s.row "

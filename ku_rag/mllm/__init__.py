@@ -21,10 +21,7 @@ __all__ = [
 
 
 def load_mllm(settings: Settings, role: str = "mllm") -> MLLM | None:
-    """Return the client of the model in a setting; None if it names no model.
-
-    Limits (concurrency, budget) apply to each client, so create one and share it.
-    """
+    """Return a new client of the model in a setting, with its limits; None without a model."""
     model, url = getattr(settings, role), getattr(settings, f"{role}_url") or settings.mllm_url
     if not model:
         return None

@@ -8,10 +8,7 @@ from ku_rag.errors import BudgetSpent
 
 
 class Budget:
-    """Counts calls and tokens, and refuses calls beyond the limits; 0 is no limit.
-
-    Failed attempts count, too. Calls that have already started may exceed the limit of tokens.
-    """
+    """Counts calls and tokens, and refuses calls beyond the limits; 0 is no limit."""
 
     def __init__(self, max_calls: int = 0, max_tokens: int = 0) -> None:
         self._max_calls, self._max_tokens = max_calls, max_tokens

@@ -57,12 +57,7 @@ class TruncatedReply(ModelFailed):
 
 
 class CallError(ModelFailed):
-    """One call failed.
-
-    Args:
-        pause_s: seconds that the endpoint asks to wait; None if it does not say.
-        param: the request parameter that the endpoint rejects, if it names one.
-    """
+    """One call failed; the endpoint may name a pause in seconds and a parameter that it rejects."""
 
     def __init__(
         self,

@@ -37,10 +37,7 @@ _CHARACTERS_PER_TOKEN, _TOKENS_PER_PICTURE = 3, 1000
 def encode_request(
     request: Request, model: str, image_side: int, rejected: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a request as a JSON object with pictures as data URLs.
-
-    `rejected` is what the endpoint does not support; see `call_errors.rejected_feature`.
-    """
+    """Return a request as JSON with pictures as data URLs, without what is `rejected`."""
     messages = request.messages
     if not {"pictures", "vision"}.isdisjoint(rejected):
         messages = _with_fewer_pictures(messages, keep_one="vision" not in rejected)

@@ -23,13 +23,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport(Serializable):
-    """What was found out.
+    """What was found out: "" for the model if only the endpoint was tried.
 
-    Args:
-        model: the model; "" if only the endpoint was tried.
-        pictures: whether it named the colour of a picture; stored for later calls.
-        object_format: "json_schema", "json_object" or "words", as it returned an object; "" if it
-            returned none.
+    `pictures` is whether it named the colour of a picture, `object_format` how it returned an
+    object.
     """
 
     url: str

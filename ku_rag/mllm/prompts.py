@@ -27,11 +27,7 @@ lines that JSON does not escape."""
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The template of one turn.
-
-    Args:
-        version: from the first line; for a file of the user, with a digest of the file.
-    """
+    """The template of one turn, and its version: for a file of the user, with a digest."""
 
     name: str
     version: str

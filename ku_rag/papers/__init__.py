@@ -30,11 +30,7 @@ _SWITCHES = {"kcc", "units", "graph"}
 
 
 def load_steps(options: Mapping[str, object]) -> type[QuerySteps] | None:
-    """Return the steps of a published method; None for those of ku-rag.
-
-    The method "evidence" builds an evidence graph. `BadInput` for an unknown method, or an option
-    that it does not use.
-    """
+    """Return the steps of a published method or of "evidence"; None for those of ku-rag."""
     strict = arguments.text(options.get("strict", ""), "strict")
     if strict and strict not in STRICT:
         names = ", ".join(map(repr, STRICT))

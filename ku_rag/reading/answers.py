@@ -29,11 +29,7 @@ _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The answer to a question from relations and facts.
-
-    Args:
-        paths: the paths that lead to them, and on to what they were chosen by.
-    """
+    """The answer from relations and facts, and the paths that lead to it."""
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]

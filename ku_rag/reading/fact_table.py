@@ -67,10 +67,7 @@ class FactTest(NamedTuple):
         inclusive: bool = False,
         measured: bool = False,
     ) -> FactTest:
-        """Test that an amount is greater than a limit (`sign` 1), or less (-1).
-
-        The limit is in the unit of the amounts. With `measured`, numbers without a unit fail.
-        """
+        """Test for amounts greater (`sign` 1) or less (-1), with a unit if `measured`."""
         compared = (">" if sign > 0 else "<") + "=" * inclusive
         test = f"f.measure = ? AND f.amount {compared} ?"
         if measured or limit.unit in DIMENSIONS - MONEY:
@@ -151,11 +148,7 @@ class FactTable:
     def of_greatest(
         self, labels: Sequence[Label], sign: int, units: Rows, *, as_age: bool, least: int = 2
     ) -> FactTest | None:
-        """Return the test that, of the facts of some units, those with the greatest amount meet.
-
-        The sign is -1 for the least amount; with `as_age` years are ages. None if fewer than
-        `least` units have an amount, or their amounts have several measures.
-        """
+        """Return the test for the greatest amount (-1: the least), if `least` units have one."""
         if not len(units):
             return None
         amount, measure = (_AGE, "''") if as_age else (_COMPARABLE, "coalesce(f.measure, '')")

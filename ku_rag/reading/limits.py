@@ -34,11 +34,7 @@ _PHRASES = {
 
 
 class Limit(NamedTuple):
-    """A side of an amount.
-
-    Args:
-        sign: 1 for greater amounts, -1 for less; 0 where a comparison tells: "longer than".
-    """
+    """A side of an amount: 1 for greater ones, -1 for less, 0 where a comparison tells."""
 
     amount: Amount
     sign: int

@@ -173,10 +173,7 @@ class LinkReader:
 def _asks_for_tail(
     folded: Sequence[str], mention: EntityMention, at: int, relation: str, *, verb: bool
 ) -> bool:
-    """Whether what a relation of a mentioned entity leads to is asked for, not what leads to it.
-
-    "What does the hall stand in?" and "the height of the hall", but "What stands in the hall?".
-    """
+    """Whether the end of a relation is asked for: "What does the hall stand in?"."""
     own = words(relation)
     lead = " ".join(folded[: max(0, at + 1 - len(own))]) if verb else ""
     if at < 0 or (mention.at < 0 and not verb):

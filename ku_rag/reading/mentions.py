@@ -20,10 +20,7 @@ and end of the words in it."""
 
 
 def read(connection: Connection, question: str, among: Container[int] | None) -> Mentions | None:
-    """Return the documents of "Which documents mention the council?", among units, by row, or all.
-
-    None for another question, or if no document or more than `answers.MOST` have the words.
-    """
+    """Return the documents of "Which documents mention the council?", among units, by row."""
     folded = words(question)
     at = next((n for n, word in enumerate(folded) if word in ("which", "what")), len(folded))
     rest = folded[at + 1 :]

@@ -58,10 +58,7 @@ _CAUSING = every_stem("make take give")
 def trace(
     graph: Graph, start: Entity | None, question: str, *, names: Sequence[NamedSpan] | None = None
 ) -> Traced | None:
-    """Return what a question asks for, or None if relations and facts do not answer it.
-
-    `start` is what the picture of the question shows, or the best match; None without one.
-    """
+    """Return what a question asks for; `start` is what its picture shows, or the best match."""
     question = question[:MOST_CHARACTERS]
     if names is None:
         names = _names(graph, question, start)

@@ -36,11 +36,7 @@ def search_without_model(
     sight: Sight | None = None,
     topic: Entity | None = None,
 ) -> GraphSearchResult:
-    """Return the paths that answer a question, or else those that share most words with it.
-
-    A path to an entity that the question names is no answer. Without a path, the topic entity alone
-    is the result. `sight` finds entities by picture if the query names none.
-    """
+    """Return the paths that answer a question, or share most words with it; or the topic."""
     topic = topic or select_topic(graph, query, sight)
     # The reader does not see hints and perception.
     traced = trace(graph, topic, query.question) if query.text == query.question else None

@@ -111,11 +111,7 @@ name in the question tells what it is about. Of 115 sentences with the answer on
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A sentence of the evidence, `evidence.text[start:end]`.
-
-    Args:
-        own: whether its evidence belongs to the unit that is asked about, or names it here.
-    """
+    """A sentence of the evidence, and whether it is `own`: of the unit asked about."""
 
     piece: int
     start: int
@@ -154,10 +150,7 @@ class _Sentence:
 
 
 def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) -> Reading:
-    """State the answer to a question, or abstain.
-
-    The question is about the unit that it names, or else about the first.
-    """
+    """State the answer to a question about the unit that it names, or the first, or abstain."""
     main, clue = parted(question)
     named = [unit for unit in units if unit.named or is_named(unit.name, main)]
     subject = None if len(named) > 1 else next(iter([*named, *units]), None)

@@ -13,11 +13,7 @@ from ku_rag.types import SECTION_MARK, Evidence, Reading
 
 @dataclass(frozen=True)
 class SectionChunk:
-    """A chunk of a document.
-
-    Args:
-        topics: Stems of names in the question that other chunks of the document have.
-    """
+    """A chunk, and the stems of names in the question that other chunks of its document have."""
 
     evidence: Evidence
     topics: frozenset[str] = frozenset()
@@ -57,11 +53,7 @@ class SectionChunk:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An answer that may be stated.
-
-    Args:
-        is_text: Whether it describes something; several descriptions in a document agree.
-    """
+    """An answer that may be stated; several descriptions (`is_text`) in a document agree."""
 
     rank: tuple[int, ...]
     piece: SectionChunk

@@ -87,11 +87,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class UnitSetReader:
-    """Reads one question.
-
-    Args:
-        named: Places of the words of each name in it, and the units that relations join to it.
-    """
+    """Reads one question."""
 
     table: FactTable
     text: str

@@ -102,10 +102,7 @@ def _unpickle(path: Path, torch: Any) -> Any:  # noqa: ANN401 - torch has no typ
 
 
 def _placeholder(name: str) -> type | None:
-    """Return the class to create for a name in a checkpoint; None for a name that is refused.
-
-    It is a child of the layer that cannot be called: some constructors open files and addresses.
-    """
+    """Return an uncallable child of the layer for a name in a checkpoint; None if refused."""
     module, _, attribute = name.rpartition(".")
     if _LAYERS.fullmatch(name):
         layer = getattr(import_module(module), attribute, None)

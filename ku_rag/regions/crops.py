@@ -17,10 +17,7 @@ to 0. Recall with black is far lower (docs/decisions/0013-regions.md)."""
 
 
 def crop(image: Image.Image, region: Region, background: Background = "keep") -> Image.Image:
-    """Crop a region out of an RGB picture; the crop has the size of the region's box.
-
-    "keep" returns the box; "mask" fills the pixels outside the mask, if there is one, with `FILL`.
-    """
+    """Crop a region; "mask" fills the pixels outside its mask, if there is one, with `FILL`."""
     part = image.crop(region.box)
     if background == "keep" or region.mask is None or not region.mask.any():
         return part

@@ -51,11 +51,7 @@ _SENTENCE = re.compile(
 
 
 class Statement(NamedTuple):
-    """A label and a value that a text states.
-
-    Args:
-        scope: Heading of the text, or name of the table.
-    """
+    """A label and a value that a text states, below a heading or in a table of the name `scope`."""
 
     label: str
     value: str | None
@@ -134,10 +130,7 @@ def _matches(text: str) -> list[re.Match[str]]:
 
 
 def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
-    """Return the subject of a row of a table, and a statement of each other cell.
-
-    The subject is the first cell that links to a unit, by its id, else the first one, folded.
-    """
+    """Return the subject of a row (its first cell that links to a unit) and its statements."""
     filled = [cell for cell in cells if cell[1].strip()]
     subject = next((cell for cell in filled if cell[2]), next(iter(filled), None))
     if subject is None:
@@ -164,10 +157,7 @@ def is_labelled_line(sentence: str) -> bool:
 def locate(
     quotation: str, text: str, start: int = 0, end: int | None = None
 ) -> tuple[int, int] | None:
-    """Return start and end of the first place where a text has a quotation as whole words.
-
-    Runs of white space are alike. None if there is no such place, or the quotation is blank.
-    """
+    """Return (start, end) of a quotation in a text, as whole words, or None."""
     parts = quotation.split()
     if not parts:
         return None

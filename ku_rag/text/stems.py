@@ -68,10 +68,7 @@ def index_terms(cut: Sequence[str], language: str) -> str:
 
 
 def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> list[str]:
-    """Return the terms that folded words are looked up by, in order.
-
-    `last` gives the last character of a run of several in a script without spaces once more.
-    """
+    """Return the terms of folded words to look up; `last` repeats the last character of a run."""
     terms: list[str] = []
     for without_spaces, run in groupby(cut, is_cjk):
         if not without_spaces:

@@ -247,10 +247,7 @@ class Quantity(NamedTuple):
 
 
 def quantity(value: str, unit: str = "") -> Quantity:
-    """Return what a value says in numbers: "1,200 m" → 1200, 1200 of "length".
-
-    A number that brings no unit has this one, such as "kg" of the label "Weight (kg)".
-    """
+    """Return what a value says in numbers: "1,200 m" is 1200 of "length"."""
     match = _FIELD_AMOUNT.match(value)
     if match is None:
         return _date(value) if value[:1].isalpha() else Quantity()

@@ -62,10 +62,7 @@ def create(
 def copy_picture(
     stored: Path, target: Path, digest: str, *, link: bool = False
 ) -> Quarantined | None:
-    """Copy a picture of the base; return why it was left out, None for a sound picture.
-
-    With `link` it is a hard link if the file system supports it; the file is not read then.
-    """
+    """Copy or hard-link a picture of the base; return why it was left out, None for a sound one."""
     try:
         if link:
             target.parent.mkdir(parents=True, exist_ok=True)

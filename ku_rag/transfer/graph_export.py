@@ -46,10 +46,7 @@ class GraphExport(Serializable):
 
 
 def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExport:
-    """Write one state of the graph; the files appear when all of them are complete.
-
-    The suffix of the path selects the format; without one it is a folder of workbooks.
-    """
+    """Write one state of the graph in the format of the suffix, without one as workbooks."""
     suffix = path.suffix.lower()
     if suffix and suffix not in GRAPH_READERS:
         raise BadInput(f"the graph cannot be written to {path}: expected {_EXPECTED}")

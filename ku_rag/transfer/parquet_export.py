@@ -82,10 +82,7 @@ class Exported(Serializable):
 
 
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
-    """Write one state of a base to a folder that is new, empty or an earlier export.
-
-    It appears, or replaces the earlier export, when everything is written and synced.
-    """
+    """Write one state of a base to a folder that is new, empty or an earlier export."""
     tables.parquet()
     started = time.monotonic()
     connection = database.connection
@@ -117,10 +114,7 @@ def write(
     settings: Mapping[str, int],
     salvaged: bool = False,
 ) -> Exported:
-    """Write the state that a connection reads into an empty folder.
-
-    `settings` are those of a base that is made from the export. The manifest is written last.
-    """
+    """Write the state that a connection reads into an empty folder."""
     stored = dict(connection.execute("SELECT key, value FROM meta"))
     try:
         made_with = {key: json.loads(stored.get(key, "null")) for key in _MADE_WITH}

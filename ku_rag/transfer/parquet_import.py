@@ -52,10 +52,8 @@ _Vectors = NDArray[np.float16]
 class _Source:
     """The rows of one source of a unit, or of text that belongs to no unit.
 
-    Args:
-        chunks: (number of the document, text) each.
-        vectors: Of the chunks, float16[n, dim] each.
-        rows: Number of the document → place and name of its table, and cells in JSON.
+    Chunks are (number of the document, text), with vectors float16[n, dim]; rows are number of the
+    document → place and name of its table, and cells in JSON.
     """
 
     uri: str
@@ -132,10 +130,7 @@ def restore_renamed(database: Database, export: Export) -> None:
 
 
 def add_tuning(database: Database, export: Export) -> None:
-    """Store what `ku tune` measured on labels of the same units.
-
-    Values that it does not measure are left out: an export may be anybody's.
-    """
+    """Store what `ku tune` measured on labels of the same units, and nothing else."""
     with database.change():
         for key, expected in TUNING.items():
             tuning = export.manifest.get(key) or {}

@@ -51,11 +51,7 @@ _MANIFEST: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Consecutive rows of a table.
-
-    Args:
-        without_vector: Numbers of the rows that have no vector, from 0.
-    """
+    """Consecutive rows of a table, and the numbers of those that have no vector."""
 
     columns: Mapping[str, Sequence[Any]]
     vectors: NDArray[np.float16]
@@ -71,11 +67,7 @@ class RowBatch:
 
 
 class Export:
-    """A folder of Parquet files.
-
-    Attributes:
-        is_whole: Whether every table is what was exported, by the SHA-256 in the manifest.
-    """
+    """A folder of Parquet files; whole if every table has the SHA-256 of the manifest."""
 
     def __init__(self, folder: Path) -> None:
         parquet()
@@ -110,10 +102,7 @@ class Export:
             yield from map(batch.row, range(len(batch.vectors)))
 
     def batches(self, table: TableFile, dim: int = 0) -> Iterator[RowBatch]:
-        """Yield the sound rows of a table; none of a missing table.
-
-        Vectors have the length `dim`; 0 reads no vectors.
-        """
+        """Yield the sound rows of a table, with vectors of the length `dim`; 0 for none."""
         pa, _ = parquet()
         path = self.folder / table.file
         if not path.is_file():
@@ -256,10 +245,7 @@ def _describe(table: TableFile, batch: RowBatch, number: int) -> str:
 
 
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
-    """Return the settings with which a new base is created like that of an export or of shards.
-
-    `Mismatch` if the export was made with an encoder object, which has no name, and none is named.
-    """
+    """Return the settings of a new base like that of an export; `Mismatch` if there are none."""
     manifest = read_manifest(folder / MANIFEST)
     if not manifest:
         Export(folder)

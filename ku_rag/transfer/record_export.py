@@ -23,10 +23,7 @@ from ku_rag.transfer.tables import Row, TableFile, write_table
 def write_records(
     folder: Path, records: Sequence[PreparedRecord], encoder: Encoder
 ) -> dict[str, Any]:
-    """Write the tables and pictures of an export, one row for each record with an id.
-
-    Returns fields of the manifest: "counts" of rows by table, "bytes" and "sha256" by file.
-    """
+    """Write the tables and pictures of an export; return "counts", "bytes" and "sha256" by file."""
     pictures = {picture.digest: picture for record in records for picture in record.pictures()}
     for picture in pictures.values():
         file = folder / tables.PICTURES / image_file(picture.digest, picture.suffix)

@@ -149,10 +149,7 @@ def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple
 
 
 def _restore_names(damaged: Connection, work: Connection) -> None:
-    """Restore the ids of lost units and the uris of lost sources that indexes still contain.
-
-    An import needs only the id of a unit. A lost source declares nothing, and counts as changed.
-    """
+    """Restore the ids of lost units and the uris of lost sources that indexes still contain."""
     with suppress(apsw.Error):
         for row, unit_id in damaged.execute("SELECT row, id FROM units ORDER BY id"):
             work.execute(

@@ -33,10 +33,7 @@ def is_shard_set(folder: Path) -> bool:
 def check_shards(
     folder: Path, *, partial: bool = False
 ) -> tuple[Mapping[str, Any], list[Quarantined]]:
-    """Return the manifest of a folder of shards, and the shards that are not sound.
-
-    Tables are not read. Without `partial`, shards that are not sound are an error.
-    """
+    """Return the manifest of a folder of shards, and those that are not sound, if `partial`."""
     manifest = read_manifest(folder / MANIFEST)
     if not manifest.get("finished"):
         raise BadInput(
@@ -49,11 +46,7 @@ def check_shards(
 
 
 class ShardSet:
-    """The records of all shards in a folder, shard by shard.
-
-    `partial` imports the sound shards even if others are not sound. Changed tables are found during
-    the iteration, after earlier shards were stored; another import continues.
-    """
+    """The records of all sound shards in a folder; `partial` allows others to be left out."""
 
     def __init__(self, folder: Path, pipeline: Pipeline, *, partial: bool = False) -> None:
         self._folder, self._pipeline, self._partial = folder, pipeline, partial

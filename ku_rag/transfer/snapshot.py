@@ -40,12 +40,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(Serializable):
-    """The result of a snapshot.
-
-    Args:
-        commit: number of the last commit that it contains.
-        since: number of the commit at which an increment begins; None for a whole copy.
-    """
+    """A snapshot: the number of its last commit, and of that at which an increment begins."""
 
     pictures: int = 0
     bytes: int = 0

@@ -24,12 +24,7 @@ _SUBTASKS = dict(zip("012345", ("I", "II", "III", "IV", "V", "VI"), strict=True)
 
 @dataclass(frozen=True, slots=True)
 class DatasetFormat:
-    """The format of a dataset.
-
-    Args:
-        fields: Names of fields of the project's format, and their places in a record: "a", or "a.b"
-            for the field b of an object, or of each object of a list. Empty for the project's own.
-    """
+    """The format of a dataset; `fields` has places in a record, "a" or "a.b", by our names."""
 
     measures: tuple[str, ...]
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -37,10 +32,7 @@ class DatasetFormat:
     records: Callable[[Path], Iterator[RawRecord]] = read_records
 
     def question(self, data: Raw, number: int, folder: Path, *, ids: bool) -> EvaluationQuestion:
-        """Return the question of a record by its number in the file, from 1; see `read_question`.
-
-        `ids` says whether pictures that are named by ids are in the folder of pictures.
-        """
+        """Return the question of a record; `ids`: whether pictures are named by ids."""
         try:
             fields = {name: _value(data, place) for name, place in self.fields.items()}
             for name in ("answers", "units", "picture_ids"):

@@ -36,10 +36,7 @@ def read_records(path: Path) -> Iterator[RawRecord]:
 
 
 def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
-    """Yield the objects of a JSON document: of a list, or of an object by id.
-
-    `key` is its field that holds the list; "" if it is the list.
-    """
+    """Yield the objects of a list in a JSON document, its field `key`, or of one by id."""
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         data = file.read(MOST_BYTES)
     try:

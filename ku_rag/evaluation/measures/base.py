@@ -16,12 +16,7 @@ RIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Prediction(Serializable):
-    """The retrieval results and the answer of a method for a question.
-
-    Args:
-        items: The parts of an answer that lists several things; empty for any other answer.
-        graph_size: Nodes and edges of the retrieval graph G2 of the method "evidence".
-    """
+    """The retrieval results and the answer of a method for a question."""
 
     answer: str = ""
     items: tuple[str, ...] = ()
@@ -40,12 +35,7 @@ Score = Callable[[EvaluationQuestion, Prediction], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure of predictions.
-
-    Args:
-        overall: The figure of a run from the means of its groups; None takes the mean over its
-            questions.
-    """
+    """A measure of predictions; `overall` makes its figure from the means of groups."""
 
     name: str
     score: Score

@@ -20,10 +20,7 @@ _MOST_MEMBERS, _MOST_BYTES, _DEEPEST = 100_000, 8 << 30, 32
 
 
 def read_zip(path: Path, parsing: Parsing) -> Iterator[Item]:
-    """Yield what the files of an archive describe; their paths begin with that of the archive.
-
-    It is unpacked to a temporary folder, which is deleted when the iterator ends or is closed.
-    """
+    """Yield what the files of an archive describe; what is unpacked is deleted in the end."""
     root = parsing.root
     below = path.relative_to(root).with_suffix("") if path != root else Path()
     if parsing.archives == _DEEPEST:

@@ -158,10 +158,7 @@ def _with_member_paths(html: str, folder: str) -> str:
 
 
 def read_rst(path: Path) -> Outline:
-    """Return the outline of an RST file; nothing that it includes is read.
-
-    Fields become lines "name: text". Directives that docutils does not know stay as text.
-    """
+    """Return the outline of an RST file; nothing that it includes is read."""
     core, nodes = (extra("documents", f"docutils.{name}") for name in ("core", "nodes"))
     settings = {
         "file_insertion_enabled": False,

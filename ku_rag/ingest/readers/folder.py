@@ -28,11 +28,7 @@ _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 
 
 def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, None]:
-    """Read the units that a folder or file describes, one record at a time.
-
-    Close the iterator to end a parser that runs; see `Parsing` on how to cancel. Its `count` is set
-    to the number of items, whose order depends on the names only.
-    """
+    """Read the units that a folder or file describes, one record at a time; see `Parsing`."""
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
     path, parsing = path.resolve(), parsing or Parsing()

@@ -35,12 +35,7 @@ _EXPECTED = 'expected {"entity": …} or {"head": …, "relation": …, "tail": 
 
 
 class RelationRecord(NamedTuple):
-    """A relation as a file states it.
-
-    Args:
-        tail_kind: If given, the tail is an entity of this kind that has only a name, unless a unit
-            of this kind has the name.
-    """
+    """A relation as a file states it; a tail with a kind may be an entity that has only a name."""
 
     head: str
     relation: str

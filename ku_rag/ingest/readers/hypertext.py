@@ -31,10 +31,7 @@ _LONGEST_REPEATED = 1_000
 
 
 def read_html(path: Path, html: str | None = None) -> Outline:
-    """Return the outline of an HTML document; without its text, the file is read.
-
-    Text after a `script`, `style` or `title` that is never closed is left out and reported.
-    """
+    """Return the outline of an HTML document, read from the file if its text is not given."""
     parser = _Parser(Outline(path))
     parser.feed(read_text(path) if html is None else html)
     parser.close()
@@ -42,10 +39,7 @@ def read_html(path: Path, html: str | None = None) -> Outline:
 
 
 def html_tables(text: str, start: int) -> tuple[int, list[tuple[str, list[list[str]]]]]:
-    """Return the end of the table of HTML that begins at a place in Markdown, and what it holds.
-
-    It is a list of captions and rows; empty where there is no whole table, or one with other text.
-    """
+    """Return the end of the HTML table that begins at a place, and its captions and rows."""
     depth = 0
     for mark in _TABLE.finditer(text, start):
         if not depth and (mark[1] or text[start : mark.start()].strip()):

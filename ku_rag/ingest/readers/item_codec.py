@@ -61,12 +61,7 @@ class UnpackedPath(PosixPath):
 
 
 class ScannedPage(EmbeddedPath):
-    """The path of the picture of a page without text.
-
-    Attributes:
-        tilt: Degrees by which the page was turned anticlockwise to level its lines.
-        printed: Fingerprint of a recogniser or model and what it has read, once it has.
-    """
+    """The path of the picture of a page without text, its tilt, and what was read in it."""
 
     __slots__ = ("page", "printed", "tilt")
     page: int

@@ -63,10 +63,7 @@ def read_line(path: Path, offset: int, size: int, where: str) -> Iterator[tuple[
 def read_objects(
     path: Path, expected: str = _EXPECTED
 ) -> Iterator[tuple[str, Mapping[str, Any] | BadInput]]:
-    """Yield "file:line" and the object of each line that is not blank, or the error of the line.
-
-    A file that ends in .gz is decompressed. Messages say that a line should hold `expected`.
-    """
+    """Yield "file:line" and the object of each line, or its error; a file may be gzipped."""
     name = path.as_posix()
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         most = min(decoding.MAX_LINE, _MOST_OBJECT)

@@ -37,10 +37,7 @@ _ANCHOR = re.compile(r"\s*\{#[^{}]*\}\s*$")
 
 
 def read_markdown(path: Path, content: str | None = None) -> Outline:
-    """Return the outline of a Markdown or text file, by its resolved path, or of its content.
-
-    Headings in lists and quotes are text. A .txt file has headings alone.
-    """
+    """Return the outline of a Markdown file, or of a .txt file, which has headings alone."""
     text = read_text(path) if content is None else content
     above, metadata = 1, dict[str, Any]()
     front = match.end() if (match := _FRONT_MATTER.match(text)) else 0

@@ -264,11 +264,7 @@ class Outline:
             yield Record(Unit(name, id=name), tuple(sources))
 
     def source(self, uri: str, start: int, end: int, heading: _Heading | None = None) -> Source:
-        """Return a part of the document as a source: a text for each heading, tables and pictures.
-
-        A picture occurs once. The pictures of its heading count; a table of the same title has no
-        title.
-        """
+        """Return a part of the document as a source: texts by heading, tables and pictures."""
         inside = _between(self.tables, start, end)
         tables = [
             Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), title)
@@ -379,10 +375,7 @@ def _joined(path: Sequence[_Heading]) -> str:
 
 
 def read_units(path: Path, *, mode: Mode, file_path: str) -> Iterator[tuple[int, Item]]:
-    """Yield 0 and each item of a text or document, see `Outline.units`.
-
-    In mode "whole" that is one source without a unit.
-    """
+    """Yield 0 and each item of a document; in mode "whole" one source without a unit."""
     outline = _read_outline(regular_file(path, "a document", most=MAX_TEXT_BYTES))
     outline.file_path = file_path
     if mode == "whole":

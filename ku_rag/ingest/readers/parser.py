@@ -97,11 +97,7 @@ class Parsing:
         return cls(Limits.of(settings), progress, settings.units)
 
     def items(self, reader: str, path: Path, **options: object) -> Iterator[Item]:
-        """Yield the items of a file; a record that exceeds a limit is reported as one of them.
-
-        `reader` is "module:function" in this folder. With options it reads one record; else it
-        continues after a record that exceeds a limit.
-        """
+        """Yield the items of a file; a record that exceeds a limit is reported as one of them."""
         last = 0  # record
         for restarts in range(_MOST_RESTARTS + 1):
             try:
@@ -193,12 +189,7 @@ def _has_memory_limit() -> bool:
 
 
 class _ParserProcess:
-    """A parser process with its pipes.
-
-    Attributes:
-        can_continue: Whether the process answers further requests.
-        unanswered: Sizes of the requests that it has not answered, in bytes.
-    """
+    """A parser process with its pipes, and the sizes in bytes of the requests not yet answered."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits

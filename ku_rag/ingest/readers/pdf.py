@@ -87,10 +87,7 @@ def read_pdf(path: Path) -> Outline:
 def write_lines(
     outline: Outline, lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str, int]] = ()
 ) -> None:
-    """Write the lines of all pages to an outline, without running heads and contents.
-
-    The title is replaced if the text does not begin with it. Bookmarks are level, title and page.
-    """
+    """Write the lines of all pages to an outline, without running heads and contents."""
     lines = list(_without_margins(lines))
     _mark_headings(lines, bookmarks)
     if not _is_title(outline.title, lines):

@@ -62,10 +62,7 @@ class _Run(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The lines of text between two rules, as runs, and the vertical lines between its columns.
-
-    An outer band has a rule on one side only. `region` has all lines between rules of that width.
-    """
+    """The lines of text between two rules, or outside one (`is_outer`), as runs, in columns."""
 
     upper: _Edge
     lower: _Edge

@@ -36,10 +36,7 @@ def is_storable(value: object) -> bool:
 
 
 def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Item]:
-    """Yield what is wrong with parts of an object, then the record without them.
-
-    Paths of pictures are relative to the folder of the file. `where` is for reports, "file:line".
-    """
+    """Yield what is wrong with parts of an object, then the record; see `Reader` on paths."""
     name = _name(data)
     stated_id = read_field(data, "id")
     identity = clean_name(stated_id) if stated_id is not None else name

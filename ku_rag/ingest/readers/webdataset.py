@@ -26,10 +26,7 @@ _END = 1024
 
 
 def read_webdataset(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
-    """Read a unit for each key: a .json member is a record, .txt a text, pictures are pictures.
-
-    The key is id and name where the record states none. Members of other kinds are reported.
-    """
+    """Read a unit for each key: a .json member is a record, .txt a text, pictures are pictures."""
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             units = groupby(_members(archive), key=lambda member: _split(member.name)[0])

@@ -30,10 +30,7 @@ _BOX = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems":
 
 
 class MLLMPlanner:
-    """Asks a model for both decisions.
-
-    Where a reply is missing or invalid, `decide_by_rule` decides, and the decision says so.
-    """
+    """Asks a model for both decisions; where a reply is unusable, `decide_by_rule` decides."""
 
     def __init__(self, mllm: MLLM, settings: PlanSettings, *, prompts: Path | None = None) -> None:
         self._mllm, self._modelling = mllm, settings.modelling

@@ -43,10 +43,7 @@ _DEFINITE = re.compile(
 
 
 def with_name(question: str, name: str) -> str:
-    """Return a question with the name of a thing in place of the first reference to it.
-
-    "How old is this building?" → "How old is the Eiffel Tower?".
-    """
+    """Return "How old is the Eiffel Tower?" for "How old is this building?"."""
     start, end, suffix = 0, 0, ""
     if reference := _SHOWN.search(question):
         start, end = reference.span()
@@ -68,11 +65,7 @@ def refers(question: str, *, named: bool) -> bool:
 
 
 def bridge_name(query: str, hit: Hit) -> str:
-    """Return the name in a text that a second search should ask for; "" for none.
-
-    It is the first name that neither the query nor the title has, in the sentence that shares most
-    words with the query.
-    """
+    """Return the first new name in the sentence that shares most words with the query, or ""."""
     terms, excluded = stems(query), stop_words().union(words(query), words(hit.title))
     best, bridge = 0, ""
     for start, end in sentences(hit.text):

@@ -71,12 +71,7 @@ def start(
 
 
 class PlanRun:
-    """The run of a plan. One object serves one question.
-
-    Args:
-        name: of the planner: "mllm", "embedded" or "document".
-        scale: width of the question's picture ÷ width of the picture that is searched.
-    """
+    """The run of a plan. One object serves one question."""
 
     def __init__(
         self,

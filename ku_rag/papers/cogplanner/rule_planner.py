@@ -35,11 +35,7 @@ def decide_by_rule(state: PlanState) -> tuple[Reformulation, Choice]:
 
 
 def _reformulate(state: PlanState, hits: Sequence[Hit]) -> Reformulation:
-    """Name what the query refers to, split a comparison, or follow the evidence.
-
-    A query that was searched for once, and whose words the evidence lacks, is searched for with the
-    name that its best evidence leads to.
-    """
+    """Name what the query refers to, split a comparison, or follow the evidence."""
     query, *others = state.queries
     if others:
         return Reformulation(state.queries)

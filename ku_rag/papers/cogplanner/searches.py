@@ -57,10 +57,7 @@ class Searches:
     def run(
         self, action: str, queries: Sequence[str], region: Box | None, seconds: float | None
     ) -> list[SearchOutcome]:
-        """Search for one query or more at the same time, in the region for the action "region".
-
-        A search that fails, or takes longer than `seconds`, has no hits and reports an error.
-        """
+        """Search for queries at the same time; one that fails or takes too long has an error."""
         limit = seconds
         if action.startswith("searcher:"):
             limit = _SEARCHER_TIMEOUT if seconds is None else min(seconds, _SEARCHER_TIMEOUT)

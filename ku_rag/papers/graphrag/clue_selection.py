@@ -17,10 +17,7 @@ MOST_SHOWN = 3
 
 
 def edit_distance(name: str, other: str) -> float:
-    """Return the Levenshtein distance of two names, 0 to 1: divided by the length of the longer.
-
-    Case, accents and punctuation do not count; a name without letters and digits is at distance 1.
-    """
+    """Return the Levenshtein distance of two names, 0 to 1: divided by the length of the longer."""
     from rapidfuzz.distance import Levenshtein
 
     keys = name_key(name), name_key(other)

@@ -41,10 +41,7 @@ _ENTITIES = object_schema("entities", entities=_LINES)
 
 @dataclass
 class EvidenceAgents(AgentTrace):
-    """A model in the roles of stage I to III. An object serves one question.
-
-    A reply that is missing or invalid selects nothing, and is noted in the trace.
-    """
+    """A model in the roles of stage I to III; an unusable reply selects nothing, and is noted."""
 
     mllm: MLLM
     prompts: Mapping[str, Prompt]
@@ -80,11 +77,7 @@ class EvidenceAgents(AgentTrace):
     def extract(
         self, pattern: PatternGraph, passages: Sequence[Evidence]
     ) -> Iterator[EvidenceGraph]:
-        """Yield the facts of each passage that its text can state (eq. 4).
-
-        The question is not part of the request, so the reply cache serves each text once for a
-        pattern.
-        """
+        """Yield the facts of each passage that its text can state (eq. 4)."""
         texts = []
         for piece in passages if pattern.types else ():  # a text need not repeat its units' names
             owners = [name for name in piece.owner_names if not is_named(name, piece.text)]
@@ -198,10 +191,7 @@ def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
 def _checked_facts(
     reply: Mapping[str, Any], pattern: PatternGraph, text: str, chunk: int
 ) -> EvidenceGraph:
-    """Return the facts of a reply that the text of a chunk can state (definition 4).
-
-    Types and relations are those of the pattern, and the text contains the names of the entities.
-    """
+    """Return the facts of a reply that fit pattern and text of a chunk (definition 4)."""
     types = {name_key(kind): kind for kind in pattern.types}
     nodes = []
     for fact in reply.get("entities", ()):

@@ -34,10 +34,7 @@ def build_graph(
     prompts: Path | None,
     construction: object = None,
 ) -> EvidenceSearch:
-    """Build the evidence graph of a question from what the ordinary retrieval finds.
-
-    Without a model it is built from facts. `BadInput` if `construction` is no `EvidenceSettings`.
-    """
+    """Build the evidence graph of a question from what is retrieved, without a model from facts."""
     settings = EvidenceSettings() if construction is None else construction
     settings = arguments.check(settings, "construction", EvidenceSettings)
     with snapshot(base.database.connection):

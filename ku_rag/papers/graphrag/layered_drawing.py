@@ -12,11 +12,7 @@ _MOST_NODES = 200
 
 
 def draw_layers(graph: EvidenceGraph) -> str:
-    """Draw the first 200 nodes of a graph and their edges: pictures, entities, tables and rows.
-
-    Pictures, tables and rows have the beginning of their description. The SVG document is
-    self-contained, and equal for equal graphs.
-    """
+    """Draw the first 200 nodes of a graph and their edges: pictures, entities, tables and rows."""
     part = graph.part([*graph.nodes][:_MOST_NODES])
     rows = {id: n for n, id in enumerate(part.nodes)}
     entities = [Entity(rows[id], node.name, node.type) for id, node in part.nodes.items()]

@@ -33,10 +33,7 @@ def row_graph(
     named: Iterable[str],
     ids: Container[str] = (),
 ) -> EvidenceGraph:
-    """Return a table with one of its rows, and the entities of cells of the row.
-
-    These are cells that are named, link to a unit, or name a unit or a node of `ids`.
-    """
+    """Return a table, one of its rows, and the cells that are named or lead to units or nodes."""
     described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
     id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"
     nodes = [table, EvidenceNode(id, name, "row", "row", described, (chunk,))]

@@ -19,10 +19,7 @@ class EvidenceSteps(QuerySteps):
     """A query with an evidence graph beside what the ordinary retrieval finds."""
 
     def with_graph(self, context: Context) -> Context:
-        """Build the graph, and add its nodes and edges to the paths.
-
-        It ranks the evidence, unless a picture does.
-        """
+        """Build the graph, and add its nodes and edges to the paths."""
         question, matched, has_model = self.question, context.matched, self.chain is not None
         if matched.none_identified:
             return context

@@ -24,10 +24,7 @@ _PAGE_HEIGHT = 32_000
 
 
 class KuRagSteps(QuerySteps):
-    """A query that matches units by their pictures and shows their texts in one picture.
-
-    Without units ("w/o KU"), texts are searched by the question and a caption, and shown as text.
-    """
+    """A query that matches units by their pictures and shows their texts in one picture."""
 
     most = 3
     """Units and chunks (section 4.3)."""

@@ -25,11 +25,7 @@ def caption(
     model: str,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> Iterator[Record | Quarantined]:
-    """Yield a record with a caption for each entity that has none by the model of this name.
-
-    Its source is `caption:MODEL#UNIT`. Each failure is a `Quarantined`; the end of the model's
-    budget is the last one.
-    """
+    """Yield a record with a caption for each entity without one by the model, or a failure."""
     prompt = (prompts or load_prompts("ku_rag.papers.mhmmkg"))["describe"]
     read = ((entity, entity.unit, graph.attributes(entity)) for entity in entities)
     uncaptioned = (

@@ -38,14 +38,10 @@ _CAPTION = (
 
 
 class ModelAgents(AgentTrace):
-    """Agents that ask a multimodal model; the questions of a round are asked concurrently.
+    """Agents that ask a multimodal model, the questions of a round concurrently, for one search.
 
-    A reply that is missing or invalid selects nothing, and is noted. After the budget is spent, the
-    replies so far count. An object serves one search.
-
-    Args:
-        captions: Which captions of pictures are used. With "online", validation receives the
-            pictures of each path's end and describes them.
+    An unusable reply selects nothing, and is noted. With the captions "online", validation receives
+    the pictures of each path's end and describes them.
     """
 
     def __init__(

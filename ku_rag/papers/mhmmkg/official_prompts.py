@@ -79,10 +79,7 @@ def read_official_prompts(clone: Path) -> Mapping[str, str]:
 
 
 def _returned(body: Sequence[ast.stmt], texts: dict[str, str], functions: _Functions) -> str | None:
-    """Return the text that statements return, if they do; `texts` are those of variables.
-
-    Comparisons by == do not hold, all other conditions do. Other statements raise ValueError.
-    """
+    """Return the text that statements return, if they do; conditions by == do not hold."""
     for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name(name)], value=value):

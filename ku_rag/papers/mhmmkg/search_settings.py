@@ -23,10 +23,7 @@ _LIMITS = SearchLimits()
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of table 2.
-
-    The model receives the pictures (`vision`), or their description by people (`described`).
-    """
+    """A row of table 2: the model receives pictures (`vision`), or their description by people."""
 
     name: str
     vision: bool = False
@@ -51,11 +48,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class GraphAnswer:
-    """An answer with its evidence and trace.
-
-    Args:
-        answer: The model's answer; "" if it did not reply after a search.
-    """
+    """An answer with its evidence and trace; "" if the model did not reply after a search."""
 
     setting: str
     answer: str
