@@ -80,10 +80,6 @@ class GraphView:
             images: picture files.
             aliases: further names.
             unit: id or name of the unit that it is.
-
-        Raises:
-            NotFound: there is no such unit, or a picture does not exist.
-            BadInput: a picture is broken.
         """
         from ku_rag.ingest import graph_changes
         from ku_rag.ingest.readers.decoding import clean_name
@@ -150,10 +146,6 @@ class GraphView:
             relation: (head, relation, tail) instead: every relation that is stated so. Where
                 several entities have the name of the tail, only those with exactly this text.
             condition: of the relation: only those that hold under it.
-
-        Raises:
-            NotFound: there is no such entity or relation.
-            BadInput: neither or both were given.
         """
         from ku_rag.ingest import graph_changes
 
@@ -319,8 +311,6 @@ class GraphView:
             depth_first: follow each path to its end before the next.
 
         Raises:
-            NotFound: a picture or an annotated path does not exist.
-            BadInput: the question is empty, or the setting does not fit.
             ModelFailed, BudgetSpent: a model did not reply before anything was found.
         """
         from ku_rag.graph.search_types import Query, SearchLimits
@@ -363,8 +353,6 @@ class GraphView:
             construction: how the graph is built; see `EvidenceSettings`.
 
         Raises:
-            NotFound: the picture does not exist.
-            BadInput: the question is empty, or the picture cannot be read.
             ModelFailed, BudgetSpent: the model did not reply with a pattern.
         """
         from ku_rag.papers.graphrag import graph_evidence
@@ -439,11 +427,6 @@ class GraphView:
         Args:
             path: the file or folder.
             progress: called with the number of entities and relations read, then of units read.
-
-        Raises:
-            NotFound: the path does not exist.
-            BadInput: no reader knows this kind of file, it is damaged, or there is nothing in it.
-            MissingExtra: it holds workbooks, and openpyxl is not installed.
         """
         from ku_rag.ingest import graph_import
         from ku_rag.ingest.readers.parser import Limits
@@ -470,11 +453,8 @@ class GraphView:
                 made; or, without an ending, a new folder of workbooks.
 
         Raises:
-            BadInput: the ending is another, or a text is too long for a cell.
             Refused: the folder holds something, or that of pictures exists without the file, or
                 it is inside the knowledge base.
-            ReadOnly: it cannot be written.
-            MissingExtra: it is to be workbooks, and openpyxl is not installed.
         """
         from ku_rag.transfer.graph_export import export_graph
 
@@ -490,9 +470,6 @@ class GraphView:
             svg: the file, which ends in .svg.
             hops: relations, in either direction, from it to the farthest entity: 1 or 2.
             most: entities that are drawn, up to 200; the picture says how many were left out.
-
-        Raises:
-            BadInput: the file cannot be written.
         """
         file = arguments.output_file(svg, "the svg")
         drawn = self.drawing(name, hops=hops, most=most)
@@ -501,14 +478,7 @@ class GraphView:
         return file
 
     def drawing(self, name: str, *, hops: int = 1, most: int = 60, link: Link | None = None) -> str:
-        """The SVG document of `draw`.
-
-        Args:
-            name: see `draw`.
-            hops: see `draw`.
-            most: see `draw`.
-            link: gives the address that an entity links to; None for no links.
-        """
+        """The SVG document of `draw`; `link` gives the address that an entity links to."""
         from ku_rag.graph.drawing import draw
 
         name = arguments.text(name, "the name")
@@ -554,11 +524,7 @@ def _picture(image: str | Path | bytes | Image) -> Image:
 
 
 def _statement(relation: object) -> Statement:
-    """The head, the word and the tail of a relation, cleaned.
-
-    Raises:
-        BadInput: it is something else.
-    """
+    """The head, the word and the tail of a relation, cleaned."""
     from ku_rag.ingest.readers.graph_records import named
 
     if isinstance(relation, Set):

@@ -139,10 +139,12 @@ class KnowledgeBase:
     one state of the base, and writes wait for each other.
 
     Every method raises `Closed` after `close`, `Corrupt` where a row fails its checksum,
-    `NotFound` where a file that is named does not exist, and `BadInput` where an argument is not
-    what its description says or a picture cannot be read. Every method that writes raises
-    `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
-    `Mismatch` if another process has changed the encoder that this one has named.
+    `NotFound` where a file, a folder or a unit that is named does not exist, `BadInput` where an
+    argument is not what its description says, several units have a name, or a file cannot be read,
+    and `MissingExtra` where a package that it needs is not installed. Every method that writes
+    raises `ReadOnly` where the base or a folder cannot be written to, `Locked` while another
+    process writes, and `Mismatch` if another process has changed the encoder that this one has
+    named.
 
     Attributes:
         settings: how the base works.
@@ -288,7 +290,6 @@ class KnowledgeBase:
             **options: see `QueryOptions`.
 
         Raises:
-            BadInput: the question is empty, or a page cannot be written.
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         *_, last = self.query_events(image, question, **options)
@@ -381,9 +382,6 @@ class KnowledgeBase:
             kind: see `query`.
             where: see `query`.
             strict: "cogplanner" for the published actions, by a model; "" for all.
-
-        Raises:
-            BadInput: the question is empty, or another published method is named.
         """
         steps = papers.load_steps({"strict": strict})
         if steps and not steps.actions:
@@ -418,12 +416,7 @@ class KnowledgeBase:
         return start(retrieve, query, plan, searchers, session.mllm(), actions)
 
     def _most(self, k: int | None, published: int | None) -> tuple[int, int]:
-        """Return the maximum numbers of units and of chunks of a query.
-
-        Args:
-            k: the number that the caller chose.
-            published: that of a published method.
-        """
+        """Return the maximum numbers of units and of chunks of a query: chosen, or published."""
         settings = self._session.settings
         if k is not None:
             k = arguments.count(k, "k", least=1, most=_MOST_FOUND)
@@ -450,9 +443,6 @@ class KnowledgeBase:
             k: most units, and most chunks, 1 to 100,000.
             kind: only units of this kind count.
             where: only units with such metadata count, as in `list`.
-
-        Raises:
-            BadInput: none was given.
         """
         session, picture = self._session, pictures.check_picture(image)
         chosen = UnitFilter.parse(kind, where)
@@ -526,10 +516,6 @@ class KnowledgeBase:
 
         Args:
             unit_id: its id, or a name that no other unit has.
-
-        Raises:
-            NotFound: there is no such unit.
-            BadInput: several units have the name.
         """
         unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
@@ -540,10 +526,6 @@ class KnowledgeBase:
 
         Args:
             unit_id: its id, or a name that no other unit has.
-
-        Raises:
-            NotFound: there is no such unit.
-            BadInput: several units have the name.
         """
         unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
@@ -552,11 +534,7 @@ class KnowledgeBase:
             )
 
     def tables(self, unit_id: str) -> builtins.list[Table]:
-        """The tables of a unit's own sources.
-
-        Raises:
-            NotFound: there is no such unit.
-        """
+        """The tables of a unit's own sources."""
         unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
             row = unit_records.known_row(database.connection, unit_id)
@@ -567,20 +545,13 @@ class KnowledgeBase:
 
         Args:
             digest: SHA-256 of the file, 64 hexadecimal digits.
-
-        Raises:
-            NotFound: no source shows such a picture.
         """
         digest = arguments.text(digest, "the hash")
         with self._session.read() as database:
             return unit_records.picture_file(database.connection, self._session.layout, digest)
 
     def picture_hash(self, file: str | Path) -> str:
-        """The SHA-256 of a stored picture, by the path that results name it by.
-
-        Raises:
-            NotFound: the file is none of the base's pictures.
-        """
+        """The SHA-256 of a stored picture, by the path that results name it by."""
         path = arguments.path(file, "the picture")
         with self._session.read() as database:
             return unit_records.picture_hash(database.connection, self._session.layout, path)
@@ -596,8 +567,6 @@ class KnowledgeBase:
         Raises:
             NotFound: there is no such chunk of a PDF file, or the file is gone.
             Mismatch: the file was changed after it was ingested.
-            BadInput: the file has no such page, or exceeds a limit of parsing.
-            MissingExtra: pypdfium2 is not installed.
         """
         from ku_rag.ingest import page_images
 
@@ -657,9 +626,6 @@ class KnowledgeBase:
             read_pages: the model that transcribes pages of PDF files without text, as `mllm` of
                 `open`. A page is transcribed once by each; without one, transcriptions stay.
             progress: called with the number of records read so far.
-
-        Raises:
-            BadInput: no reader knows this kind of file.
         """
         from ku_rag.ingest.readers import folder
         from ku_rag.ingest.readers.parser import Parsing
@@ -696,7 +662,6 @@ class KnowledgeBase:
 
         Raises:
             NotFound: the base has no model.
-            Locked: another process is writing.
         """
         from ku_rag.ingest import extraction
         from ku_rag.mllm.prompts import load_prompts
@@ -740,7 +705,6 @@ class KnowledgeBase:
             progress: called with the number of records read so far.
 
         Raises:
-            BadInput: it is a file, or a dry run is to read pages.
             Refused: see `yes`.
         """
         from ku_rag.ingest import changes
@@ -771,20 +735,14 @@ class KnowledgeBase:
     ) -> Iterator[FolderChange]:
         """Sync with a folder, and again after each change of a file in it.
 
-        Changes within a second are one. What is moved or renamed keeps its vectors. Close the
-        iterator, or set `stop`, to end it.
+        Changes within a second are one. What is moved or renamed keeps its vectors. It yields what
+        each sync did, first that of the folder as it is. Close the iterator, or set `stop`, to end
+        it.
 
         Args:
             path: the folder.
             stop: ends the iterator when it is set.
             yes: see `sync`.
-
-        Returns:
-            What each sync did; the first one is of the folder as it is.
-
-        Raises:
-            BadInput: it is a file, or not there.
-            MissingExtra: watchfiles is not installed.
         """
         folder = arguments.path(path, "the folder").resolve()
         if not folder.is_dir():
@@ -832,9 +790,6 @@ class KnowledgeBase:
             unit: what to add.
             vectors: ready-made vectors of length 1, "texts" float32[number of texts, dim] (each
                 text is then one chunk) and/or "images" float32[number of images, dim].
-
-        Raises:
-            BadInput: the unit has no name, or vectors do not fit.
         """
         from ku_rag.ingest import changes, preparation
 
@@ -868,9 +823,6 @@ class KnowledgeBase:
             replace: delete units that have one of the ids, in one transaction with the rest;
                 otherwise they are added to.
             progress: called with the number of units read so far.
-
-        Raises:
-            BadInput: a unit has no name or no id, or vectors do not fit.
         """
         from ku_rag.ingest import changes, preparation
 
@@ -900,10 +852,6 @@ class KnowledgeBase:
 
         Tables stay, and kinds of targets of relations are ignored. `by` names in the history who
         makes the change.
-
-        Raises:
-            NotFound: there is no such unit.
-            BadInput: the name is empty.
         """
         from ku_rag.ingest import changes
 
@@ -947,9 +895,6 @@ class KnowledgeBase:
         """Return the changes of a unit by `update` and `undo`, the last first.
 
         So many are kept as the setting `history` says, until `compact` deletes them.
-
-        Raises:
-            NotFound: there is no such unit.
         """
         unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
@@ -963,9 +908,6 @@ class KnowledgeBase:
             unit_id: id of the unit.
             number: of the change, see `history`; None for the last.
             by: see `update`.
-
-        Raises:
-            NotFound: there is no such unit, or its history has no such change.
         """
         with self.transaction():
             for change in self.history(unit_id):
@@ -983,10 +925,6 @@ class KnowledgeBase:
             unit_id: id, or a name that no other unit has, of the unit that stays.
             other: likewise, of the other one.
             dry_run: only return what the merged unit would be.
-
-        Raises:
-            NotFound: there is no such unit.
-            BadInput: both are the same unit, or several units have a name.
         """
         from ku_rag.ingest.changes import RollBack
         from ku_rag.ingest.merging import merge_units
@@ -1199,8 +1137,6 @@ class KnowledgeBase:
 
         Raises:
             Refused: the folder holds something else.
-            ReadOnly: it cannot be written.
-            MissingExtra: pyarrow is not installed.
         """
         from ku_rag.transfer import parquet_export
 
@@ -1224,11 +1160,9 @@ class KnowledgeBase:
             progress: called with the number of units read so far.
 
         Raises:
-            NotFound: there is no export.
             BadInput: a table cannot be read, or has vectors of another length; a shard is not
                 sound, and `partial` is not given.
             Mismatch: it has a later format, or shards are of another encoder.
-            MissingExtra: pyarrow is not installed.
         """
         from ku_rag.transfer.parquet_import import (
             ExportRecords,
@@ -1273,8 +1207,6 @@ class KnowledgeBase:
 
         Raises:
             Refused: the folder holds something.
-            ReadOnly: it cannot be written.
-            NotFound: there is no base in `since`.
             Mismatch: `since` is no copy of this base, or has changes of its own.
         """
         from ku_rag.transfer import increment, snapshot
@@ -1296,7 +1228,6 @@ class KnowledgeBase:
             folder: an increment, or a folder of consecutive increments; it may be empty.
 
         Raises:
-            NotFound: there is no such folder.
             BadInput: one is incomplete or damaged; those before it were applied.
             Mismatch: one is missing, they are of another base, or the copy has changes of its own;
                 those that follow the copy's commit were applied.
@@ -1320,11 +1251,8 @@ class KnowledgeBase:
             progress: called with the number of chunks indexed so far.
 
         Raises:
-            NotFound: there is no knowledge base.
             Mismatch: a later version made it.
-            ReadOnly: it cannot be written to, or the disk has no room.
             Locked: another process is writing, or uses a base of version 0.1.0.
-            Corrupt: it is damaged.
         """
         from ku_rag.ingest import upgrading
 
@@ -1344,11 +1272,8 @@ class KnowledgeBase:
             folder: of the export: new, empty, or an earlier export.
 
         Raises:
-            NotFound: there is no database, or it is empty.
             Corrupt: the schema or the table of sources cannot be read.
             Refused: the folder holds something else.
-            ReadOnly: it cannot be written.
-            MissingExtra: pyarrow is not installed.
         """
         from ku_rag.transfer import salvage
 
