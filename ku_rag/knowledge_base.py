@@ -31,6 +31,7 @@ from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
 from ku_rag.settings import Settings
 from ku_rag.store import compaction, facets, facts, history, table_rows, unit_records
+from ku_rag.store.database import Database
 from ku_rag.store.facets import Facets
 from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter, Where
@@ -933,7 +934,7 @@ class KnowledgeBase:
         if merged.id == second.id:
             raise BadInput(f"{unit_id!r} and {other!r} are the same unit: name two units")
         with suppress(RollBack), self.transaction():
-            merge_units(self._session.database.connection, merged.id, second.id)
+            merge_units(self._database.connection, merged.id, second.id)
             merged = self.show(merged.id)
             if dry_run:
                 raise RollBack
@@ -1287,6 +1288,10 @@ class KnowledgeBase:
     query_batch = _deprecated("query_batch")
 
     # ---- inside --------------------------------------------------------------------------------
+
+    @property
+    def _database(self) -> Database:
+        return self._session.database
 
     @property
     def _layout(self) -> Layout:
