@@ -524,7 +524,6 @@ def _picture(image: str | Path | bytes | Image) -> Image:
 
 
 def _statement(relation: object) -> Statement:
-    """The head, the word and the tail of a relation, cleaned."""
     from ku_rag.ingest.readers.graph_records import named
 
     if isinstance(relation, Set):

@@ -135,7 +135,6 @@ def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> No
 
 
 def _plan_lines(plan: Mapping[str, Any] | None) -> Iterator[str]:
-    """Describe the rounds of a plan."""
     for number, step in enumerate(plan["rounds"] if plan else (), 1):
         names = list(dict.fromkeys(hit["title"] for s in step["searches"] for hit in s["hits"]))
         problems = [*step["notes"], *(s["error"] for s in step["searches"] if s["error"])]

@@ -148,7 +148,6 @@ def mcp(allow_add: bool, folders: tuple[Path, ...]) -> None:
 
 
 def _keys(file: Path | None, variable: str) -> tuple[str, ...]:
-    """Return the keys of a file and of an environment variable."""
     keys = os.environ.get(variable, "").split(",")
     if file is not None:
         keys += arguments.regular_file(file, "a file of keys").read_text("utf-8").splitlines()
@@ -181,7 +180,6 @@ def _named(bases: Sequence[str]) -> Iterator[tuple[str, Path]]:
 def _open(
     bases: Iterable[tuple[str, Path]], *, read_only: bool, create: bool
 ) -> Iterator[dict[str, KnowledgeBase]]:
-    """Open bases by name."""
     with ExitStack() as stack:
         opened: dict[str, KnowledgeBase] = {}
         for name, path in bases:

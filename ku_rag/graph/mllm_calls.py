@@ -86,7 +86,6 @@ def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion]) -> list[Outcome]:
 
 
 def _ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
-    """Ask a model one question."""
     pictures: list[Picture] = []
     left_out: list[str] = []
     for picture in question.pictures:

@@ -74,19 +74,17 @@ def is_about(row: Evidence, question: str, target: Set[str], evidence: Sequence[
 
     Besides what it asks, given as stems, they must hold its names and numbers, and one other word.
     """
-    texts = [piece.text for piece in evidence if _is_named(piece, row)]
+    links = {cell.link for _, cell in row.table.cells} if row.table else set()
+    texts = [
+        piece.text
+        for piece in evidence
+        if not links.isdisjoint(piece.owners)
+        or any(is_named(name, row.text) for name in piece.owner_names)
+    ]
     context = label_stems(" ".join([row.text, *row.owner_names, *texts]))
     exact = names_and_numbers(question)
     rest = frozenset(map(stem, content_words(question))) - target
     return label_stems(" ".join(exact)) - target <= context and (not rest or bool(rest & context))
-
-
-def _is_named(text: Evidence, row: Evidence) -> bool:
-    """Return whether a row links to a unit that a text is of, or has its name."""
-    links = {cell.link for _, cell in row.table.cells} if row.table else set()
-    return not links.isdisjoint(text.owners) or any(
-        is_named(name, row.text) for name in text.owner_names
-    )
 
 
 def _find_target(question: str) -> list[str]:

@@ -52,10 +52,12 @@ def read_limits(question: str) -> list[Limit]:
     if between := _BETWEEN.search(question):
         low, high = amounts(f"{between['low']} "), amounts(question[between.start("high") :])[:1]
         if len(low) == 1 and high:
-            unit = high[0].unit
-            # "Between 8 and 9 m": the unit stands once.
-            first = low[0] if low[0].unit else _with_unit(between["low"], question, between)
-            return [Limit(Amount(first.number, unit), 1, True), Limit(high[0], -1, True)]
+            if not low[0].unit:  # "Between 8 and 9 m": the unit stands once.
+                second = _AMOUNT.match(question, between.start("high"))
+                unit = re.sub(r"[\d.,]", "", second[0]) if second else ""
+                low = amounts(f"{between['low']}{unit}")
+            first = Amount(low[0].number, high[0].unit)
+            return [Limit(first, 1, True), Limit(high[0], -1, True)]
     limits = []
     for match in _AMOUNT.finditer(question):
         before = question[: match.start()].lower().rstrip()
@@ -65,13 +67,6 @@ def read_limits(question: str) -> list[Limit]:
             sign, inclusive = _PHRASES.get(phrase or "", (0, False))
             limits.append(Limit(amount[0], sign, inclusive))
     return limits
-
-
-def _with_unit(low: str, question: str, between: re.Match[str]) -> Amount:
-    """Return the first amount of "between 8 and 9 m" in the unit of the second."""
-    second = _AMOUNT.match(question, between.start("high"))
-    unit = re.sub(r"[\d.,]", "", second[0]) if second else ""
-    return amounts(f"{low}{unit}")[0]
 
 
 def amount_stems(question: str) -> frozenset[str]:

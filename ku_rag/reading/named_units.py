@@ -131,7 +131,6 @@ class _Tracer:
 
     @cached_property
     def links(self) -> list[list[Link]]:
-        """The links of each mention."""
         return [self.reader.of_mention(mention) for mention in self.mentions]
 
     @cached_property

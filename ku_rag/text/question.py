@@ -118,7 +118,6 @@ _TABLE = [
 
 
 def _word_list(name: str) -> frozenset[str]:
-    """Return the stems of a list of words in the table of wordings."""
     return frozenset(
         stem(word) for row in _TABLE if len(row) == 2 and row[0] == name for word in words(row[1])
     )

@@ -140,7 +140,10 @@ class Export:
             reason = refused.get(number) or (
                 f"its vector has length {lengths[number]:.4g}, expected 1; it was encoded again"
             )
-            self.leave_out(_describe(table, batch, number), reason)
+            row = batch.row(number)
+            named = map(row.get, ("id", "uri", "source", "hash", "unit", "name"))
+            item = next((name for name in named if name is not None), "a row")
+            self.leave_out(f"{table.name}: {item}", reason)
         sound = [number for number in range(len(lengths)) if number not in refused]
         without_vector = {*batch.without_vector, *wrong}
         if len(sound) == len(lengths):
@@ -236,12 +239,6 @@ def _refusal(check: Callable[[object, str], object], value: object, column: str)
     except BadInput as error:
         return str(error)
     return None
-
-
-def _describe(table: TableFile, batch: RowBatch, number: int) -> str:
-    row = batch.row(number)
-    named = (row.get(k) for k in ("id", "uri", "source", "hash", "unit", "name"))
-    return f"{table.name}: {next((name for name in named if name is not None), 'a row')}"
 
 
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:

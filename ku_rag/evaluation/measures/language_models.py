@@ -50,7 +50,6 @@ def perplexity(folder: str, question: EvaluationQuestion, prediction: Prediction
 
 
 def _log_likelihood(folder: str, source: str, target: str) -> float:
-    """Return the mean log probability of the tokens of a target, given a source."""
     torch = extra("sentence", "torch")
     tokenizer, model = _load(folder, "AutoModelForSeq2SeqLM")
     given, labels = (

@@ -134,7 +134,6 @@ def _attributes(
 
 
 def _relation_fields(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a relation by the attributes of an edge."""
     by_name = {name.casefold(): text for name, text in attributes.items()}
     fields: dict[str, str] = {}
     for name, field in _EDGE_FIELDS.items():

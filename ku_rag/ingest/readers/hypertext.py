@@ -90,7 +90,6 @@ class _Links:
                 self._count += 1
 
     def add_text(self, text: str) -> None:
-        """Note a text."""
         if not self._is_inside and any(map(str.isalnum, text)):
             self.finish()
 

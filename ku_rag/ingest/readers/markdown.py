@@ -106,7 +106,6 @@ def _links(token: Token) -> Iterator[str]:
 
 
 def _add_cells(outline: Outline, opening: Token, token: Token, text: str) -> None:
-    """Add a row of a table, or a cell of its header."""
     if token.type == "tr_open":
         is_header = opening.type == "thead_open"
         outline.tables[-1][3].append([] if is_header else _cells(text))

@@ -186,7 +186,6 @@ class Outline:
         return Record(unit, (source,), is_document=True)
 
     def _linked(self, identity: str) -> list[str]:
-        """Return the ids of the documents that the document links to."""
         root = self.path.parents[self.file_path.count("/")]
         targets: dict[str, None] = {}
         for address in self.links:

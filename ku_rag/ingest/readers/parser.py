@@ -292,7 +292,6 @@ class _ParserProcess:
         )
 
     def end(self) -> None:
-        """Kill the process."""
         self._process.kill()
         self._process.wait()
         self._selector.close()

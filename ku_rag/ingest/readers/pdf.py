@@ -90,7 +90,10 @@ def write_lines(
     """Write the lines of all pages to an outline, without running heads and contents."""
     lines = list(_without_margins(lines))
     _mark_headings(lines, bookmarks)
-    if not _is_title(outline.title, lines):
+    first = name_key(" ".join(line.text for line in lines[:_TITLE_WITHIN])).split()
+    title = {*name_key(outline.title).split()}
+    # A title in the metadata counts if most of its words begin the text.
+    if 2 * len(title.intersection(first)) <= len(title):
         outline.title = _largest(lines)
     _write(outline, list(_without_contents(lines)))
 
@@ -202,7 +205,6 @@ def _mark_headings(lines: Sequence[TextLine], bookmarks: Sequence[tuple[int, str
 
 
 def _letters(lines: Sequence[TextLine]) -> Counter[float]:
-    """Return the number of letters of each size."""
     letters = Counter[float]()
     for line in lines:
         letters[line.size] += len(line.text) if line.size else 0
@@ -210,7 +212,6 @@ def _letters(lines: Sequence[TextLine]) -> Counter[float]:
 
 
 def _usual_size(lines: Sequence[TextLine]) -> float:
-    """Return the size of most letters."""
     letters = _letters(lines)
     return max(letters, key=letters.__getitem__, default=0.0)
 
@@ -218,13 +219,6 @@ def _usual_size(lines: Sequence[TextLine]) -> float:
 def _title_key(line: TextLine) -> tuple[int, str]:
     """Return the page of a line and its words, without a heading number."""
     return line.page, name_key(re.sub(r"^(?:[A-Z]|[IVX]+|\d+)?(?:\.\d+)*\.?\s+", "", line.text))
-
-
-def _is_title(title: str, lines: Sequence[TextLine]) -> bool:
-    """Return whether most words of a title in the metadata are in the first lines of the text."""
-    first = name_key(" ".join(line.text for line in lines[:_TITLE_WITHIN])).split()
-    words = {*name_key(title).split()}
-    return 2 * len(words.intersection(first)) > len(words)
 
 
 def _largest(lines: Sequence[TextLine]) -> str:

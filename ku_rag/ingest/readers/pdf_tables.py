@@ -369,7 +369,6 @@ def _lines(words: Sequence[PageWord]) -> Iterator[list[PageWord]]:
 
 
 def _runs(line: Sequence[PageWord], dividers: Sequence[float]) -> list[_Run]:
-    """Return the runs of a line."""
     runs: list[_Run] = []
     for left, top, right, bottom, text, size in line:
         last = runs[-1] if runs else None

@@ -83,7 +83,6 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
 
 
 def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Record:
-    """Return the unit of a file that is one table."""
     if len(header) < 2 or not rows:
         line = ", ".join(header)[:200]
         raise BadInput(

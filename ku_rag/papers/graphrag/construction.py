@@ -93,10 +93,8 @@ def build(
     pattern = agents.pattern([*subjects.values()])
     passages = [piece for piece in evidence if not piece.table][: settings.passages]
     construction = _Construction(base, agents, settings, pattern, passages)
-    construction.anchor_media(evidence, subjects)
-    sizes = {"retrieval": construction.around.sizes}
-    construction.select_clues()
-    sizes["clue"] = construction.graph.sizes
+    construction.select(evidence, subjects)
+    sizes = {"retrieval": construction.around.sizes, "clue": construction.graph.sizes}
     stopped = construction.refine()
     graph, trace = construction.graph, tuple(agents.trace)
     sizes["evidence"] = graph.sizes
@@ -121,12 +119,16 @@ class _Construction:
 
     # ---- stage II --------------------------------------------------------------------------
 
-    def anchor_media(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
-        """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
+    def select(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
+        """Extract the retrieval graph G2 (definition 4), and select the clue graph G3 (5)."""
         self.tables = tables_of(self.base.database.connection, evidence, self.settings.tables)
         self._extract()
         units = {unit: "" for piece in evidence for unit in piece.owners or piece.unit_ids}
         self._anchor(units | dict(subjects), self.around.of("text"))
+        ids = self._select_entities()
+        chosen = self._match_images() if self.settings.image_matching else ()
+        self.around = self.around.joined(chosen)
+        self.graph = self.around.part([*ids, *(node.id for node in chosen)])
 
     def _extract(self) -> None:
         """Add the facts of the passages that fit the pattern to G2."""
@@ -141,13 +143,6 @@ class _Construction:
             least = self.settings.table_distance if is_table else self.settings.image_distance
             edges = [*clue_selection.anchors(medium, nodes, least)]
             self.around = self.around.joined([medium] if edges else (), edges)
-
-    def select_clues(self) -> None:
-        """Select the clue graph G3 by names, descriptions and pictures (definition 5)."""
-        ids = self._select_entities()
-        chosen = self._match_images() if self.settings.image_matching else ()
-        self.around = self.around.joined(chosen)
-        self.graph = self.around.part([*ids, *(node.id for node in chosen)])
 
     def _select_entities(self) -> list[str]:
         """Return ids of nodes of G2 by names and by descriptions (eq. 5)."""

@@ -36,7 +36,11 @@ class KuRagSteps(QuerySteps):
         if self.picture is None:
             raise BadInput('strict="kurag" matches a picture with all units: give a picture')
         if not question.with_units:
-            return self.find_by_caption(self.picture)
+            caption = self.chain.describe(self.picture) if self.chain else None
+            text = f"{question.text}\n{caption.text}" if caption else question.text
+            with measure(self.times, "search"), snapshot(base.database.connection):
+                vector = encode_queries(base.chunk_search.encoder, [text])
+                return Context(Matched(), evidence_near(base, vector, question.k_chunks)), caption
         content = load_content_words()
         with measure(self.times, "search"), snapshot(base.database.connection):
             matched = match_pictures(base, self.picture, question.text, question.k_units)
@@ -49,15 +53,6 @@ class KuRagSteps(QuerySteps):
             ]
             context = Context(matched, evidence, models={"content words": content.name})
             return self.with_pictures(context), None
-
-    def find_by_caption(self, picture: Image) -> tuple[Context, Reply | None]:
-        """Return the chunks nearest to the question and a caption of the picture."""
-        base, question = self.base, self.question
-        caption = self.chain.describe(picture) if self.chain else None
-        text = f"{question.text}\n{caption.text}" if caption else question.text
-        with measure(self.times, "search"), snapshot(base.database.connection):
-            vector = encode_queries(base.chunk_search.encoder, [text])
-            return Context(Matched(), evidence_near(base, vector, question.k_chunks)), caption
 
     def compose(self, context: Context) -> list[Image]:
         """Stitch the cards into one picture: each chunk under the unit whose list brought it."""
