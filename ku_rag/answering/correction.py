@@ -155,11 +155,7 @@ class Chain:
             return error.reply if error.reply.text else None
 
     def answer(self, material: Material, draft: Reply | None) -> Answered:
-        """Answer with the evidence.
-
-        With a draft, this is the second turn of its conversation (eq. 13). Without a draft, the
-        model is asked once: the ablation without the chain.
-        """
+        """Answer with the evidence: in the conversation of a draft (eq. 13), or in one turn."""
         if self.sees_pictures:
             answered = self._answer(material, draft)
             if self.sees_pictures:  # the endpoint may have refused them

@@ -105,10 +105,7 @@ class _Line:
 def wrap(
     text: str, size: int, column: float, *, bold: bool = False, indent: float = 0
 ) -> list[str]:
-    """Break one paragraph into lines no wider than `column` pixels, the first `indent` narrower.
-
-    Lines break where Unicode allows it (UAX 14), inside a word only if it is wider than the column.
-    """
+    """Break a paragraph into lines of `column` pixels where Unicode allows it (UAX 14)."""
     lines: list[str] = []
     line, used, room = "", 0.0, column - indent
     parts = list(line_break_iter(" ".join(text.split())))[::-1]

@@ -57,12 +57,7 @@ def measure(times: dict[str, float], step: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was read from the store, with the pictures of units, and the evidence graph, if any.
-
-    Args:
-        models: the reranker, if there is one.
-        reading: the answer, where the method finds it together with its evidence.
-    """
+    """What was read from the store, with pictures of units, and a reading that came with it."""
 
     matched: Matched
     evidence: Sequence[Evidence]
@@ -122,13 +117,7 @@ class QueryInput:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Evidence that a plan collected, in place of one search.
-
-    Args:
-        evidence: chunks and texts of searchers, best first.
-        queries: the last queries, which are answered beside the question.
-        replies: of the model that planned, which count in the usage.
-    """
+    """Evidence that a plan collected, best first, in place of one search, and the last queries."""
 
     matched: Matched
     evidence: Sequence[Evidence]

@@ -36,11 +36,7 @@ def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def calibration_error(confidences: Sequence[float], scores: Sequence[float]) -> float:
-    """Return the expected calibration error (Guo et al. 2017, eq. 5).
-
-    The mean, over questions in bins of equal width, of the distance between the mean confidence and
-    the mean score of the bin. Both are 0 to 1, of the same questions, at least one.
-    """
+    """Return the expected calibration error of questions, in bins (Guo et al. 2017, eq. 5)."""
     confidence, scored = np.asarray(confidences, float), np.asarray(scores, float)
     places = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     gaps = np.bincount(places, confidence - scored, minlength=_BINS)

@@ -13,10 +13,7 @@ from ku_rag.graph.model import Entity, Graph, Step
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Entities, nearest to the first one first, all relations between them, and further entities.
-
-    `parents` is row of each other entity → row of the nearer one by which it was reached.
-    """
+    """Entities, nearest first, all relations between them, and by row the row that led to each."""
 
     entities: tuple[Entity, ...]
     parents: Mapping[int, int]

@@ -59,10 +59,7 @@ class SearchLimits:
 class TraceEntry(Serializable):
     """A question to an agent and its answer.
 
-    Args:
-        round: 0 before the first expansion; depth first, the length of the path.
-        agent: "perception", "topic", "expansion", "validation" or "answer".
-        failed: Whether there was no usable reply, so that the agent selected nothing.
+    The round is 0 before the first expansion; depth first, it is the length of the path.
     """
 
     round: int = 0

@@ -58,11 +58,7 @@ class Knowledge:
 
 
 def summarise(paths: Sequence[Path], knowledge: Knowledge) -> list[Mapping[str, str]]:
-    """Return paths as evidence, ℵ(Î, G, A, α).
-
-    `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for each entity
-    with a caption or text.
-    """
+    """Return paths as evidence, and what is known of their entities, ℵ(Î, G, A, α)."""
     entities = {entity.row: entity for path in paths for entity in path.entities}.values()
     lines: list[Mapping[str, str]] = [{"path": path.text} for path in paths]
     for entity in entities:

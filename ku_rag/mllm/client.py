@@ -134,11 +134,7 @@ class Endpoint:
 
 
 class EndpointMLLM:
-    """A multimodal model behind an endpoint, such as OpenAI's, vLLM, Ollama or llama.cpp.
-
-    Args:
-        sees_pictures: whether the model sees pictures; None for what was learned of it before.
-    """
+    """A model of an endpoint; `sees_pictures` is None for what was learned of it before."""
 
     def __init__(
         self,

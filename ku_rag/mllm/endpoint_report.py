@@ -23,11 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport(Serializable):
-    """What was found out: "" for the model if only the endpoint was tried.
-
-    `pictures` is whether it named the colour of a picture, `object_format` how it returned an
-    object.
-    """
+    """What was found out of a model: whether it names a colour, and how it returns an object."""
 
     url: str
     model: str

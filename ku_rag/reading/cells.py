@@ -70,10 +70,7 @@ def cell_span(row: Evidence, column: str, value: str) -> tuple[int, int]:
 
 
 def is_about(row: Evidence, question: str, target: Set[str], evidence: Sequence[Evidence]) -> bool:
-    """Return whether a row and the texts of what it names hold what the question says.
-
-    Besides what it asks, given as stems, they must hold its names and numbers, and one other word.
-    """
+    """Return whether a row and texts of what it names hold names, numbers and another word."""
     links = {cell.link for _, cell in row.table.cells} if row.table else set()
     texts = [
         piece.text
@@ -107,11 +104,7 @@ def _find_target(question: str) -> list[str]:
 
 
 def _column(row: Evidence, target: Sequence[str], every: frozenset[str]) -> tuple[str, str] | None:
-    """The header and the value of the cell whose header names what is asked for, if there is one.
-
-    The last stem of the target is its noun. A cell that says nothing else than the question, whose
-    stems are `every`, is no answer.
-    """
+    """The cell whose header has the noun asked for, the last stem of the target; it says more."""
     cells = _cells(row)
     if len(cells) == 2 and frozenset(target) == label_stems(cells[0][1]):
         return cells[1] if cells[1][1] else None

@@ -28,12 +28,7 @@ class Detection:
 
 
 class Detector(ABC):
-    """A segmenter that proposes the objects which a network detects.
-
-    Args:
-        side: pixels that pictures are scaled to.
-        min_side: minimum width and height of a region, in pixels of the given picture.
-    """
+    """A segmenter that proposes what a network detects in pictures of `side` pixels."""
 
     name: ClassVar[str]
     """The name in results."""

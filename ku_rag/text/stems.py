@@ -58,11 +58,7 @@ def stem(word: str) -> str:
 
 
 def index_terms(cut: Sequence[str], language: str) -> str:
-    """Return the terms of the folded words of a text, as the keyword index stores them.
-
-    Neighbouring characters of scripts without spaces become overlapping bigrams; the last one of a
-    run is given once more by itself, so that a single character can be found by prefix.
-    """
+    """Return stems of folded words; of scripts without spaces bigrams and the last character."""
     terms = " ".join(map(_stems(language).__getitem__, cut))
     return terms if terms.isascii() else " ".join(query_terms(cut, language, last=True))
 

@@ -117,10 +117,7 @@ class Value(NamedTuple):
 
 
 def find_values(text: str, kind: str) -> list[Value]:
-    """Return the values of a kind in a sentence, in order.
-
-    The kind is "date", "number", "person", "place", "name", or kinds of unit: "length time".
-    """
+    """Return the values of a kind, such as "date", "person" or "length time", in a sentence."""
     if kind == "date":
         periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
         dates = (Value(*match.span()) for match in _DATE.finditer(text))

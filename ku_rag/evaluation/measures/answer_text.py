@@ -44,10 +44,7 @@ def best_of_answers(
 
 
 def exact_match(answer: str, gold: str) -> float:
-    """Return whether an answer equals the gold answer when both are normalised (SQuAD).
-
-    An empty answer equals only an empty gold answer; in SQuAD's code it also equals "A".
-    """
+    """Return whether normalised answers are equal (SQuAD), also where both are empty."""
     return float(normalized(answer) == normalized(gold) and bool(answer) == bool(gold))
 
 
@@ -109,9 +106,6 @@ def meteor(answer: str, gold: str) -> float:
 
 
 def error_rate(split: Callable[[str], Sequence[str]], answer: str, gold: str) -> float | None:
-    """Return insertions, deletions and replacements as a share of the gold answer's length.
-
-    Lower is better, and a rate can exceed 1. `split` makes characters or words of a text.
-    """
+    """Return insertions, deletions and replacements as a share of the gold answer's length."""
     parts, wanted = split(answer), split(gold)
     return Levenshtein.distance(parts, wanted) / len(wanted) if wanted else None

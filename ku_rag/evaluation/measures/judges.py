@@ -45,10 +45,9 @@ def verdict(
 def claim_share(
     of_answer: bool, judge: Judge, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
-    """Return the share of claims of an answer, or of the gold answer, that the other supports.
+    """Return the share of claims of one answer that the other supports (CogPlanner, 6.1.1).
 
-    0 if one of them is empty or claims nothing; None without a verdict for each claim, or without a
-    gold answer. Source: CogPlanner, section 6.1.1.
+    0 if one claims nothing; None without a verdict for each claim, or without a gold answer.
     """
     claimed, text = prediction.answer, "\n".join(question.answers)
     if not question.answers or not claimed.strip() or not text.strip():

@@ -64,11 +64,7 @@ class _Cell(NamedTuple):
 
 
 class _Links:
-    """Recognises series of links without other text: tables of contents and menus.
-
-    In a table of contents, links lead to sections of the document and begin lines. Above the first
-    heading, a series of any links is a menu.
-    """
+    """Recognises series of links without other text: contents, above the first heading menus."""
 
     def __init__(self) -> None:
         self.contents: list[tuple[int, int]] = []

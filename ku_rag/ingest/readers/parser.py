@@ -119,9 +119,8 @@ class Parsing:
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
-        The next documents are parsed while the caller works on one. The id of a document that is a
-        unit is its path below `root` without the suffix. For the mode, see `read_units`; "" for
-        `units`.
+        The next documents are parsed meanwhile. A unit's id is the path below `root` without
+        suffix.
         """
         remaining = deque(paths)
         while remaining:

@@ -118,12 +118,9 @@ class PlannedSearch(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Round(Serializable):
-    """A round: the reformulated query, one action, and its searches.
+    """A round: the reformulated query, one of `ACTIONS` or "searcher:NAME", and its searches.
 
-    Args:
-        action: one of `ACTIONS`, or "searcher:NAME".
-        region: the part of the picture to search, for the action "region".
-        why: reasons for the queries and for the action, in this order.
+    The reasons in `why` are those for the queries and for the action, in this order.
     """
 
     queries: tuple[str, ...]

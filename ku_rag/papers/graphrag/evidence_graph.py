@@ -38,12 +38,7 @@ class PatternGraph(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceNode(Serializable):
-    """An entity, picture, table or row.
-
-    Args:
-        id: Unique in the graph: "text:KEY", "image:ROW", "table:SOURCE.PLACE", "row:…".
-        rows: Rows of the table that a model may be shown, each with the row of its chunk.
-    """
+    """An entity "text:KEY", picture "image:ROW", table "table:SOURCE.PLACE" or row "row:…"."""
 
     id: str
     name: str

@@ -62,10 +62,7 @@ def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidenc
 def read_wanted(
     question: str, search: EvidenceSearch, evidence: Sequence[Evidence]
 ) -> Reading | None:
-    """State a value from the text of the one entity that the best row gives; None to abstain.
-
-    "How many seats does the stadium of Red Star have?": the row of Red Star gives the stadium.
-    """
+    """State a value from the text of the one entity that the best row gives, or abstain."""
     nodes = search.graph.nodes
     texts = {
         edge: [e for e in evidence if not e.table and e.chunk in nodes[edge.target].chunks]

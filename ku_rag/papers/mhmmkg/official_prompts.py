@@ -45,10 +45,7 @@ _KEYS = ("Reply with one JSON object", "Reply with one word")
 
 
 def read_official_prompts(clone: Path) -> Mapping[str, str]:
-    """Return the files NAME.md of the authors' prompts, by name, from a clone of their repository.
-
-    `BadInput` if a template is missing or cannot be followed.
-    """
+    """Return the authors' prompts by name, from a clone of their repository."""
     source = clone / SOURCE
     if not source.is_file():
         raise NotFound(f"{source} is not there: name a clone of the MH-MMKG repository")
