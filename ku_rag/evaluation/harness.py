@@ -84,12 +84,7 @@ def evaluate(
         ModelFailed, BudgetSpent: The model does not answer any more; the run can be resumed.
         MissingExtra: A measure needs a package that is not installed.
     """
-    arguments.count(every, "every", least=1)
-    arguments.count(limit or 1, "limit", least=1)
-    dataset, options = _load_questions(questions), options or MethodOptions()
-    dataset = replace(dataset, questions=dataset.questions[::every][:limit])
-    if not dataset.questions:
-        raise BadInput(f"{dataset.name} has no questions: expected at least one")
+    dataset, options = _select(questions, every, limit), options or MethodOptions()
     check_method(method, kb.mllm, options)
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     judging = MeteredMLLM(judge) if judge else None
@@ -107,6 +102,17 @@ def evaluate(
         return run.scored(question, lambda: answer(kb, method, question, options), chosen, judging)
 
     return _run(ask, dataset, chosen, settings, folder, resume=resume, progress=progress)
+
+
+def _select(questions: str | Path | Dataset, every: int, limit: int | None) -> Dataset:
+    """Return a dataset with every Nth of its questions, up to a limit."""
+    arguments.count(every, "every", least=1)
+    arguments.count(limit or 1, "limit", least=1)
+    dataset = _load_questions(questions)
+    selected = dataset.questions[::every][:limit]
+    if not selected:
+        raise BadInput(f"{dataset.name} has no questions: expected at least one")
+    return replace(dataset, questions=selected)
 
 
 def _load_questions(questions: str | Path | Dataset) -> Dataset:

@@ -43,8 +43,7 @@ def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matc
     nearest: dict[int, tuple[float, int]] = {}
     pictures = search.images.rows()
     for start in range(0, len(pictures), _BLOCK):
-        rows = pictures[start : start + _BLOCK]
-        cosines = search.images.score(vector, rows[None])[0]
+        [rows], [cosines] = search.images.score(vector, pictures[None, start : start + _BLOCK])
         owners = connection.execute(
             "SELECT u.unit, w.key FROM json_each(?) w JOIN unit_images u ON u.image = w.value",
             (as_json(rows.tolist()),),
