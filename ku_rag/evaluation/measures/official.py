@@ -182,7 +182,10 @@ def route_share(share: str, question: EvaluationQuestion, prediction: Prediction
 
 
 def list_em(question: EvaluationQuestion, prediction: Prediction) -> float | None:
-    """Return whether the answers equal the gold ones in any order (baselines/evaluate.py)."""
+    """Return whether the answers equal the gold answers in any order.
+
+    Source: list_em in baselines/evaluate.py of github.com/allenai/multimodalqa, as in DROP.
+    """
     if not question.answers:
         return None
     answers, gold = _spans(prediction), [_normalize(text) for text in question.answers]
