@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import itemgetter
 from typing import Any
 
 from ku_rag.encoders.base import Encoder
@@ -58,6 +59,9 @@ _BATCH_SECONDS = 2.0
 _BATCH_RECORDS = 2048
 """Records with texts or pictures; others take little time."""
 _RECORD_BYTES = 512
+
+_WRITERS = 8
+"""Threads that write pictures: most of their time is waiting for the disk."""
 
 _NEW_OBJECTS = 100_000  # until garbage is collected; few are in cycles
 _LETTERS = 3
@@ -138,7 +142,7 @@ class Pipeline:
         with (
             _frozen_objects(),
             vocabulary.kept(self._database.connection),
-            ThreadPoolExecutor(2, "ku-ingest") as pool,
+            ThreadPoolExecutor(2 + _WRITERS, "ku-ingest") as pool,
         ):
             batches = self._batches(items, progress)
             while True:
@@ -220,10 +224,12 @@ class Pipeline:
 
     def _read_items(self, items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
         """Yield items, records with the text of their scanned pages."""
+        stored = "SELECT 1 FROM image_words LIMIT 1"
+        has_words = self._recogniser() or self._database.connection.execute(stored).fetchone()
         for count, item in enumerate(items, 1):
             if progress:
                 progress(count)
-            if isinstance(item, Record):
+            if isinstance(item, Record) and has_words:
                 item = with_photographed_pages(item, self._read_page)
             if not (isinstance(item, Record) and has_scans(item)):
                 yield item
@@ -341,8 +347,11 @@ class Pipeline:
         plan = self._batch_encoder.plan(batch, self._load_vectors)
         pictures = (picture for record in batch for picture in record.pictures())
         files = self.writer.picture_files(pictures) if write_files else []
-        written = pool.submit(write_durably, files)
         encoded = pool.submit(self._batch_encoder.encode, plan)
+        files.sort(key=itemgetter(0))  # so that few threads share a folder
+        step = ceil(len(files) / _WRITERS) or 1
+        parts = [files[at : at + step] for at in range(0, len(files), step)]
+        written = [pool.submit(write_durably, part) for part in parts]
 
         def commit() -> IngestReport:
             encoded.result()
@@ -350,7 +359,8 @@ class Pipeline:
             report.quarantined += self._batch_encoder.assign(batch, plan)
             if report.quarantined:
                 records, report.units_unchanged = self._without_stored(batch, repair=False)
-            written.result()
+            for part in written:
+                part.result()
             return report + self.writer.commit(records) if records else report
 
         return commit

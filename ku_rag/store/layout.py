@@ -70,7 +70,8 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     for path, data in files:
         with refusing(path):
             if not holds(path, data):
-                path.parent.mkdir(parents=True, exist_ok=True)
+                if path.parent not in folders:
+                    path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, data)
         folders.add(path.parent)
     for folder in folders:

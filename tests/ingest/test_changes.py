@@ -461,3 +461,21 @@ def test_units_are_replaced_in_one_transaction(kb, tmp_path):
     with pytest.raises(BadInput, match="has no id"):
         kb.add_many([Unit("A3", id="a"), Unit("D")], replace=True)
     assert kb.show("a").texts == ("New.",)
+
+
+def test_a_picture_that_moves_to_another_unit_in_one_run_stays_stored(kb, tmp_path):
+    for number in range(3):
+        picture(tmp_path / f"{number}.png", number)
+
+    def ingest(lamp, chair):
+        records = [
+            {"id": "lamp", "name": "Lamp", "images": [lamp]},
+            {"id": "chair", "name": "Chair", "images": [chair]},
+        ]
+        return kb.ingest(write_records(tmp_path / "units.jsonl", records))
+
+    assert ingest("0.png", "1.png").images_added == 2
+    report = ingest("2.png", "0.png")
+    assert (report.images_added, counts(kb)["images"]) == (2, 2)
+    assert kb.verify().ok
+    assert kb.query(tmp_path / "0.png", "What is this?").to_dict()["units"][0]["id"] == "chair"
