@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ku_rag.cli.options import PATH, common, model_settings, number_option
+from ku_rag.cli.options import common, model_settings, number_option
 from ku_rag.cli.output import print_left_out, print_result, progress
 
 
 @click.command()
-@click.argument("sources", type=PATH, nargs=-1, required=True)
-@click.option("--out", type=PATH, required=True, metavar="SHARDS", help="Folder of the shards.")
+@click.argument("sources", nargs=-1, required=True)
+@click.option("--out", required=True, metavar="SHARDS", help="Folder of the shards.")
 @click.option("--encoder", help="The encoder.  [default: as for a new base]")
 @click.option(
     "--engine",
@@ -28,12 +27,14 @@ from ku_rag.cli.output import print_left_out, print_result, progress
 @number_option("--block", "Records of a shard.", 1024, 1, 1_000_000)
 @common
 def encode(
-    sources: tuple[Path, ...],
-    out: Path,
+    sources: tuple[str, ...],
+    out: str,
     encoder: str | None,
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Encode SOURCES, as `ku ingest` takes them, to SHARDS for `ku import`.
+
+    SOURCES and SHARDS are paths, or addresses such as s3://bucket/folder.
 
     No knowledge base is opened; one that --kb names gives its settings. An interrupted run
     continues with the same command. With Ray, sources and SHARDS have the same names on all

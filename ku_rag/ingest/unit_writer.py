@@ -102,7 +102,7 @@ class UnitWriter:
                 if source.places:
                     text_places.put(connection, place.row, source.places)
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
-            report.images_added = self._replace_pictures(connection, places)
+            report.images_added = sum(self._replace_pictures(connection, place) for place in places)
             report.relations_added = _replace_relations(connection, places)
         return report
 
@@ -180,50 +180,34 @@ class UnitWriter:
         facts.add_chunks(connection, chunks)
         return len(chunks)
 
-    def _replace_pictures(self, connection: Connection, places: Sequence[_SourceRows]) -> int:
-        """Replace the pictures of sources; return the number of new ones."""
-        changed = [
-            of
-            for of in places
-            if not of.source.keeps_pictures and (of.source.pictures or of.is_known)
-        ]
-        rows = self._image_rows(
-            connection, {p.digest: p for of in changed for p in of.source.pictures}
-        )
-        images = {}
-        for source, unit, row, _ in changed:
-            shown = [rows[picture.digest] for picture in source.pictures]
-            if source.partial:
-                shown = list(dict.fromkeys([*content_rows.images_of(connection, row), *shown]))
-            images[row] = unit, shown
-        return content_rows.replace_images(connection, images)
+    def _replace_pictures(self, connection: Connection, place: _SourceRows) -> int:
+        """Replace the pictures of a source; return the number of new ones."""
+        source, unit, row, is_known = place
+        if source.keeps_pictures or not (source.pictures or is_known):
+            return 0
+        images = [self._image_row(connection, picture) for picture in source.pictures]
+        if source.partial:
+            images = list(dict.fromkeys([*content_rows.images_of(connection, row), *images]))
+        return content_rows.replace_images(connection, source=row, unit=unit, images=images)
 
-    def _image_rows(
-        self, connection: Connection, pictures: Mapping[str, PreparedPicture]
-    ) -> dict[str, int]:
-        """Return the rows of pictures, by digest; new ones are inserted with their vectors."""
-        rows = dict(
-            connection.execute(
-                "SELECT i.hash, i.row FROM json_each(?) w CROSS JOIN images i ON i.hash = w.value",
-                (as_json(pictures),),
-            )
-        )
-        new = [picture for digest, picture in pictures.items() if digest not in rows]
-        rows |= zip((p.digest for p in new), count(last_row(connection, "images") + 1))
-        connection.executemany(
-            "INSERT INTO images (row, hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (rows[p.digest], p.digest, self._file(p), p.width, p.height, len(p.data))
-                for p in new
-            ),
-        )
-        arrays = [np.asarray(p.vector, np.float32)[None] for p in new]
-        items = [rows[p.digest] for p in new]
-        vectors.put(connection, "image", self._encoder_rows["image"], items, arrays)
-        for picture in new:
-            if picture.printed:
-                content_rows.put_words(connection, picture.digest, *picture.printed)
-        return rows
+    def _image_row(self, connection: Connection, picture: PreparedPicture) -> int:
+        """Return the row of a picture, inserted with its vector if it is new."""
+        stored = connection.execute(
+            "SELECT row FROM images WHERE hash = ?", (picture.digest,)
+        ).fetchone()
+        if stored:
+            return int(stored[0])
+        file = self._file(picture)
+        (row,) = connection.execute(
+            "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
+            "RETURNING row",
+            (picture.digest, file, picture.width, picture.height, len(picture.data)),
+        ).fetchone()
+        vector = np.asarray(picture.vector, np.float32)
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
+        if picture.printed:
+            content_rows.put_words(connection, picture.digest, *picture.printed)
+        return int(row)
 
 
 def _fields(place: _SourceRows) -> tuple[int | None, str, str, str]:
@@ -263,7 +247,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
             table_rows.drop(connection, row)
             text_places.drop(connection, row)
         if not source.keeps_pictures:
-            content_rows.replace_images(connection, {row: (unit, [])})
+            content_rows.replace_images(connection, source=row, unit=unit, images=[])
 
 
 def _replace_texts(connection: Connection, place: _SourceRows) -> bool:

@@ -12,18 +12,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ku_rag
 from ku_rag import arguments, manifest
 from ku_rag.encoders import default_spec, load_encoder, sides
 from ku_rag.encoders.base import Encoder
-from ku_rag.errors import BadInput, Refused
+from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.ingest.readers.folder import read
 from ku_rag.scale import ray_engine
+from ku_rag.scale.object_storage import RemoteFolder, StagedSource, is_address
 from ku_rag.scale.shards import Shard, ShardWriter, read_blocks
 from ku_rag.settings import Settings
 from ku_rag.store.layout import write_durably
@@ -69,7 +72,7 @@ def encode(
     """Encode sources to shards, which `ku import` stores without encoding (docs/scale.md).
 
     Args:
-        sources: Folders and files, as `ku ingest` takes them. Ray reads several at once.
+        sources: Folders, files or addresses, as `ku encode` takes them. Ray reads several at once.
         out: New, empty, or of an earlier run over the same sources, which is continued or renewed.
         settings: Name of the encoder, device, batch size and longest chunk.
         encoder: An encoder that has no name.
@@ -87,37 +90,71 @@ def encode(
     """
     parquet()
     started = time.monotonic()
-    folder = arguments.path(out, "the folder of the shards").absolute()
-    paths = _resolve(sources, folder)
+    if address and any(map(is_address, (*sources, out))):
+        raise BadInput("a cluster shares no downloads: mount the storage, and name its paths")
     settings = settings or Settings()
     spec = "+".join(sides(settings.encoder or default_spec(settings.default_encoder)))
 
     def load() -> Encoder:
         return encoder or load_encoder(spec, settings=settings)
 
-    model = load()
-    header: dict[str, Any] = {"format": FORMAT, "ku_rag": ku_rag.__version__}
-    header["encoder"] = manifest.describe_encoder(None if encoder else spec, model)
-    header["max_tokens"] = min(settings.max_tokens or model.max_tokens, model.max_tokens)
-    header["settings"] = {"max_tokens": settings.max_tokens}
-    of_all = header | {"block": block, "sources": [path.as_posix() for path in paths]}
-    _begin(folder, of_all)
-    writer = partial(ShardWriter, folder, header)
-    if engine == "ray":
-        running = ray_engine.run(paths, block, lambda: writer(load()), workers, address)
-    else:
-        running = _run_threads(paths, block, writer(model), workers or 1)
-    shards, units = [], 0
+    remote = RemoteFolder(str(out)) if is_address(out) else None
+    with _staged(sources, out, remote) as (places, folder):
+        model = load()
+        header: dict[str, Any] = {"format": FORMAT, "ku_rag": ku_rag.__version__}
+        header["encoder"] = manifest.describe_encoder(None if encoder else spec, model)
+        header["max_tokens"] = min(settings.max_tokens or model.max_tokens, model.max_tokens)
+        header["settings"] = {"max_tokens": settings.max_tokens}
+        of_all = header | {"block": block, "sources": [source.name for source in places]}
+        _begin(folder, of_all)
+        if remote:
+            remote.upload(folder, MANIFEST)
+        writer = partial(ShardWriter, folder, header, remote=remote)
+        if engine == "ray":
+            running = ray_engine.run(places, block, lambda: writer(load()), workers, address)
+        else:
+            running = _run_threads(places, block, writer(model), workers or 1)
+        shards = list(_counted(running, progress))
+        return _finish(folder, of_all, shards, time.monotonic() - started)
+
+
+def _counted(running: Iterator[Shard], progress: Progress | None) -> Iterator[Shard]:
+    units = 0
     for shard in running:
-        shards.append(shard)
         units += shard.counts["units"]
         if progress:
             progress(units)
-    return _finish(folder, of_all, shards, time.monotonic() - started)
+        yield shard
+
+
+@contextmanager
+def _staged(
+    sources: Sequence[str | Path], out: str | Path, remote: RemoteFolder | None
+) -> Iterator[tuple[list[StagedSource], Path]]:
+    """Yield sources and the folder of shards on the local disk; then finish the remote folder."""
+    with TemporaryDirectory(prefix="ku-encode-") as temporary:
+        folder = Path(temporary, "out") if remote else arguments.path(out, "the folder of shards")
+        if remote:
+            with suppress(NotFound):
+                remote.download(folder)
+        before = set((folder / SHARDS).glob("*")) if remote else set()
+        paths = _resolve([source for source in sources if not is_address(source)], folder)
+        places = [StagedSource(path, path.parent, path.parent.as_posix()) for path in paths]
+        for source in map(str, filter(is_address, dict.fromkeys(sources))):
+            parent, _, name = source.rstrip("/").rpartition("/")
+            top = Path(temporary, str(len(places))).resolve()
+            RemoteFolder(source).download(top / name)
+            read(top / name)  # refuses a wrong name
+            places.append(StagedSource(top / name, top, parent))
+        yield places, folder.absolute()
+        if remote:
+            remote.upload(folder, MANIFEST)
+            for path in before - set((folder / SHARDS).iterdir()):
+                remote.delete(f"{SHARDS}/{path.name}")
 
 
 def _run_threads(
-    sources: Sequence[Path], size: int, writer: ShardWriter, workers: int
+    sources: Sequence[StagedSource], size: int, writer: ShardWriter, workers: int
 ) -> Iterator[Shard]:
     """Yield the shards of sources, in order; the threads share the encoder."""
     waiting = deque[Future[Shard]]()

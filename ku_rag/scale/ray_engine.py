@@ -7,12 +7,12 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ku_rag.errors import KuError, reason
 from ku_rag.plugins import extra
+from ku_rag.scale.object_storage import StagedSource
 from ku_rag.scale.shards import Block, Shard, ShardWriter, read_blocks
 
 _SHARE = 0.5
@@ -43,7 +43,7 @@ class ShardActor:
 
 
 def run(
-    sources: Sequence[Path],
+    sources: Sequence[StagedSource],
     size: int,
     make: Callable[[], ShardWriter],
     workers: int,

@@ -18,9 +18,10 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.errors import KuError
 from ku_rag.ingest.batch_encoding import BatchEncoder
 from ku_rag.ingest.preparation import PreparedRecord, prepare
-from ku_rag.ingest.readers.folder import read
+from ku_rag.ingest.readers.folder import read, renamed
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.seen_sources import SeenSources
+from ku_rag.scale.object_storage import RemoteFolder, StagedSource
 from ku_rag.store.connection import as_json
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.parquet_reader import Export
@@ -41,6 +42,7 @@ class Block:
     The items are the records, and what the reader left out.
     """
 
+    source: StagedSource
     place: tuple[int, int]
     items: tuple[Item, ...]
 
@@ -63,7 +65,7 @@ class Shard(Serializable):
     reused: bool
 
 
-def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
+def read_blocks(source: StagedSource, number: int, size: int) -> Iterator[Block]:
     """Read a source in blocks that depend only on its content.
 
     A block has `size` records, or fewer if texts are long or pictures are many. `NotFound` or
@@ -72,7 +74,7 @@ def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
     seen = SeenSources()
     items: list[Item] = []
     count = weight = 0
-    for item in read(source):
+    for item in renamed(read(source.path), source.folder, source.root):
         if isinstance(item, Quarantined):
             items.append(item)
         else:
@@ -84,10 +86,10 @@ def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
             for part in record.sources:
                 weight += sum(map(len, part.texts)) + _PICTURE_BYTES * len(part.images)
         if len(items) >= size or weight >= _BLOCK_BYTES:
-            yield Block((number, count), tuple(items))
+            yield Block(source, (number, count), tuple(items))
             items, weight, count = [], 0, count + 1
     if items:
-        yield Block((number, count), tuple(items))
+        yield Block(source, (number, count), tuple(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,13 @@ class ShardWriter:
     Args:
         folder: Folder of all shards; every worker reaches it under this name.
         header: Fields of each manifest that describe how the shard was made.
+        remote: Shards are uploaded to it.
     """
 
     folder: Path
     header: Mapping[str, Any]
     encoder: Encoder
+    remote: RemoteFolder | None = None
 
     def write(self, block: Block) -> Shard:
         """Write the shard of a block, unless a sound one exists; `ReadOnly` if that fails."""
@@ -115,7 +119,7 @@ class ShardWriter:
             batches = BatchEncoder(self.encoder, self.header["max_tokens"])
             plan = batches.plan(records)
             batches.encode(plan)
-            left_out += batches.assign(records, plan)
+            left_out += block.source.report(batches.assign(records, plan))
             with atomic_folder.create(folder, replaces=lambda _: True, what="a shard") as out:
                 manifest = {**self.header, "block": name}
                 manifest["left_out"] = [problem.to_dict() for problem in left_out]
@@ -123,6 +127,8 @@ class ShardWriter:
                 manifest |= write_records(out, records, self.encoder)
                 text = json.dumps(manifest, ensure_ascii=False, indent=1)
                 (out / MANIFEST).write_text(text + "\n", encoding="utf-8")
+            if self.remote:
+                self.remote.upload(self.folder, f"{SHARDS}/{name}")
         digest = arguments.file_hash(folder / MANIFEST)
         return Shard(block.place, name, digest, manifest["counts"], left_out, reused)
 
@@ -145,7 +151,7 @@ def _prepare(block: Block) -> tuple[list[PreparedRecord], list[Quarantined]]:
             left_out.append(item)
             continue
         record, unread = prepare(item, "ingest")
-        left_out += unread
+        left_out += block.source.report(unread)
         key = object() if record.unit is None else record.unit
         records.setdefault(key, PreparedRecord(record.unit, [])).sources += record.sources
     # As in an export, texts that belong to no unit come last.

@@ -9,7 +9,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import count
 
 from ku_rag.store import facts, relations, vectors
@@ -111,36 +111,22 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
 
 
 def replace_images(
-    connection: Connection, images: Mapping[int, tuple[int | None, Sequence[int]]]
+    connection: Connection, *, source: int, unit: int | None, images: Sequence[int]
 ) -> int:
-    """Replace the images of sources; return how many these did not show before.
+    """Replace the images of a source, under its unit; return how many it did not show before.
 
-    `images` has the row of the unit and the rows of the images by row of the source. Images that no
-    source shows any more are deleted.
+    Images that no source shows any more are deleted.
     """
-    before: dict[int, list[int]] = {row: [] for row in images}
-    listed = "(SELECT value FROM json_each(?))"
-    for row, image in connection.execute(
-        f"SELECT source, image FROM unit_images WHERE source IN {listed} ORDER BY position",
-        (as_json(images),),
-    ):
-        before[row].append(image)
-    changed = [row for row, (_, shown) in images.items() if before[row] != list(shown)]
-    connection.execute(f"DELETE FROM unit_images WHERE source IN {listed}", (as_json(changed),))
-    connection.executemany(
-        "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
-        (
-            (images[row][0], image, row, position)
-            for row in changed
-            for position, image in enumerate(images[row][1])
-        ),
-    )
-    connection.executemany(
-        "UPDATE sources SET images = ? WHERE row = ?",
-        ((len(images[row][1]), row) for row in changed),
-    )
-    _drop_unseen_images(connection, {image for row in changed for image in before[row]})
-    return sum(len({*shown}.difference(before[row])) for row, (_, shown) in images.items())
+    before = images_of(connection, source)
+    if before != list(images):
+        connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
+        connection.executemany(
+            "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
+            ((unit, image, source, position) for position, image in enumerate(images)),
+        )
+        connection.execute("UPDATE sources SET images = ? WHERE row = ?", (len(images), source))
+        _drop_unseen_images(connection, set(before))
+    return len(set(images) - set(before))
 
 
 def images_of(connection: Connection, source: int) -> list[int]:
