@@ -31,6 +31,9 @@ def chunk(text: str, *, count_tokens: Callable[[str], int], max_tokens: int) -> 
         count_tokens: the encoder's token counter.
         max_tokens: the most tokens of one chunk, 1 or more; a single character is never cut.
     """
+    limit = max(1, max_tokens)
+    if 0 < len(text) <= limit * _CHARACTERS_PER_TOKEN and count_tokens(text) <= limit:
+        return [text]
     return [text[start:end] for start, end in _Cutter(text, count_tokens, max_tokens).cut()]
 
 
