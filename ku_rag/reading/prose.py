@@ -316,7 +316,7 @@ def _whole_sentence(
     is_short = len(content) < (1 if is_named else _FEWEST)
     # "Which is the largest cup?" asks for a unit.
     is_open = not question.which or not (is_named or stem(question.which) in TYPE_NOUNS)
-    is_open &= "which" in question.words
+    is_open = question.words[:1] == ("why",) or (is_open and "which" in question.words)
     if question.negated or question.compares or question.asks_way or is_short or is_open:
         return None
 

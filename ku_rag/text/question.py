@@ -36,7 +36,7 @@ _TELLING = frozenset(
 )
 """After "can you", these ask for more than yes or no."""
 _HELPING = frozenset(words("do does did can could should will would must may"))
-_PARTICIPLE = re.compile(r"(ed|wn|ught|ung)$")
+_PARTICIPLE = re.compile(r"(ed|wn|ught|ung|made|built)$")
 _LISTING = {("are", "there"), ("do", "you"), ("do", "we"), ("have", "you"), ("have", "we")}
 """Questions for yes or no that a list answers: "Do you have red lamps?"."""
 _HAVING = frozenset(words("have sell stock offer carry keep got own"))
@@ -371,12 +371,10 @@ def _contents(
         if n and folded[n - 1] in _ASKERS:
             contents.light.add(stemmed)
         # "What scale is the map drawn at?", "Which dealer did Ann buy it from?"
-        is_after_noun = n > 1 and folded[n - 2] in ("which", "what")
-        follows = (n - 1 in inside and n not in inside) or is_after_noun
-        has_form = _PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])
-        # "Which smith made the Rahn pistols?"
-        is_before_name = is_after_noun and not inside.isdisjoint((n + 1, n + 2))
-        if follows and (has_form or is_before_name):
+        follows = (n - 1 in inside and n not in inside) or (
+            n > 1 and folded[n - 2] in ("which", "what")
+        )
+        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])):
             contents.verbs.add(stemmed)
     return contents
 

@@ -247,7 +247,7 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
         assert ku("extract", "--mllm", "m-2", *model[2:]).out == "1 fact from 1 chunk\n"
         assert ku("extract", "--mllm", "m-1", "--remove", "--dry-run").code == 2
         assert ku("extract", "--remove").code == 2
-        assert ku("extract", "--mllm", "m-1", "--remove").out == "removed 1 facts\n"
+        assert ku("extract", "--mllm", "m-1", "--remove").out == "removed 1 fact\n"
         assert ku("list", "--where", "any:comes from=Peru", "--json").json == passing
 
 
@@ -263,7 +263,7 @@ def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         run = ku("ingest", str(tmp_path / "more"), "--extract", "m-1")
     assert (run.code, len(endpoint.bodies)) == (0, 2)
-    assert "1 facts from 2 chunks\n" in run.err
+    assert "1 fact from 2 chunks\n" in run.err
     assert ku("query", "-", "Where does the lamp come from?").code == 0, "asks no model"
     shown = ku("show", "lock").out
     assert "\n  made in: Chile  (extracted by m-1)\n" in shown
