@@ -1,10 +1,14 @@
-"""The server: a search beside the Python call, 32 clients of which one writes, and its start.
+"""The server: a search beside the Python call, 32 clients of which one writes, its start, workers.
 
     python -m benchmarks.serve [--units 2000] [--seconds 60] [--txtai PYTHON] [--write]
+    python -m benchmarks.serve --workers [--write]      # this part alone
 
 The server is a process of its own on the same machine, asked through the loopback. Calls through
 HTTP and calls of the method take turns. Of the clients, 31 search and one stores units; every unit
 whose storing was confirmed is looked up at the end.
+
+Servers with one and with two workers take turns to answer 16 clients: text searches, questions
+without and with a picture, on the base of `ku demo`, alone and with further units.
 
 With the Python of an environment that has txtai[api], txtai searches the same texts by keywords, in
 the same turns, by its method and through its API. It does less in a search: it matches no units.
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import json
 import os
 import socket
@@ -32,10 +37,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.record import target, told, write_result
+from benchmarks.record import RESULTS, target, told, write_result
 from ku_rag import KnowledgeBase, Unit
+from ku_rag.demo.dataset import RECORDS, SCENES
 
 CLIENTS = 32
+_ASKING, _ROUNDS, _ROUND_S = 16, 5, 6.0
+"""Clients, rounds and seconds of a round in which servers with one and two workers are compared."""
 _CALLS = 300
 _WORDS = ("tower", "bridge", "harbour", "castle", "market", "station", "museum", "garden")
 
@@ -222,6 +230,71 @@ async def load(server: Server, seconds: float) -> dict[str, Any]:
     }
 
 
+def requests() -> dict[str, tuple[str, list[dict[str, str]]]]:
+    """Paths and bodies of the requests that servers with workers are compared by."""
+    pictures = [
+        f"data:image/jpeg;base64,{base64.b64encode(file.read_bytes()).decode()}"
+        for file in sorted(SCENES.iterdir())
+    ]
+    asked = "What is the capital of this country?"
+    return {
+        "text search": ("/v1/search", [{"text": _question(n)} for n in range(100)]),
+        "text question": ("/v1/query", [{"question": _question(n)} for n in range(100)]),
+        "picture question": ("/v1/query", [{"question": asked, "image": uri} for uri in pictures]),
+    }
+
+
+async def rate(server: Server, path: str, bodies: list[dict[str, str]]) -> float:
+    """Requests a second of clients that ask without a pause."""
+    started, count = time.perf_counter(), 0
+
+    async def ask(client: httpx.AsyncClient, number: int) -> None:
+        nonlocal count
+        while time.perf_counter() < started + _ROUND_S:
+            reply = await client.post(path, json=bodies[number % len(bodies)])
+            reply.raise_for_status()
+            number += _ASKING
+            count += 1
+
+    async with httpx.AsyncClient(base_url=server.client.base_url, timeout=120) as client:
+        await asyncio.gather(*(ask(client, number) for number in range(_ASKING)))
+    return count / (time.perf_counter() - started)
+
+
+def compare_workers(folder: Path) -> dict[str, dict[str, float]]:
+    """Median requests a second with one and two workers by kind, and the median of the ratios."""
+    command = [sys.executable, "-m", "ku_rag", "serve", "-q", "--kb", str(folder), "--workers"]
+    first = {"method": "POST", "url": "/v1/search", "json": {"text": "tower"}}
+    compared = {}
+    with ExitStack() as stack:
+        servers = [Server([*command, number], first) for number in ("1", "2")]
+        for server in servers:
+            stack.callback(server.stop)
+        for kind, (path, bodies) in requests().items():
+            rounds = [
+                [asyncio.run(rate(server, path, bodies)) for server in servers]
+                for _ in range(_ROUNDS + 1)
+            ][1:]  # the first loads models
+            one, two = map(statistics.median, zip(*rounds, strict=True))
+            ratio = statistics.median(after / before for before, after in rounds)
+            compared[kind] = {"1": round(one, 2), "2": round(two, 2), "ratio": round(ratio, 2)}
+            print(folder.name, kind, compared[kind], flush=True)
+    return compared
+
+
+def measure_workers(work: Path, units: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Compare servers with workers by the number of units."""
+    compared = {}
+    for name, count in (("demo", 0), ("large", units)):
+        folder = work / name
+        make_base(folder, count)
+        with KnowledgeBase.open(folder) as base:
+            base.ingest(RECORDS)
+            count = base.stats().counts["units"]
+        compared[f"{count} units"] = compare_workers(folder)
+    return compared
+
+
 def main() -> None:
     """Measure, and print what is reached."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -229,8 +302,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--txtai", help="Python of an environment with txtai[api]")
     parser.add_argument("--write", action="store_true", help="write results/serve.json")
+    parser.add_argument("--workers", action="store_true", help="only compare numbers of workers")
     given = parser.parse_args()
     machine_load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as work:
+        workers = {"load": machine_load, "bases": measure_workers(Path(work), given.units)}
+    if given.workers:
+        print(workers)
+        if given.write:
+            file = RESULTS / "serve.json"
+            earlier = json.loads(file.read_text("utf-8"))
+            file.write_text(json.dumps(earlier | {"workers": workers}, indent=2) + "\n", "utf-8")
+        return
     with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
         folder = Path(work, "kb")
         make_base(folder, given.units)
@@ -269,7 +352,13 @@ def main() -> None:
         }
         write_result(
             "serve",
-            {"units": given.units, "load": machine_load, **figures, "targets": targets},
+            {
+                "units": given.units,
+                "load": machine_load,
+                **figures,
+                "workers": workers,
+                "targets": targets,
+            },
             packages=("fastapi", "uvicorn", "httpx"),
         )
 

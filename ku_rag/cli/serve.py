@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,7 +66,8 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})
     help="Additional host name of this server; may be repeated.",
 )
 @number_option("--rate", "Maximum requests a minute, by key or address.", 0, 0, 1_000_000)
-@number_option("--threads", "Number of worker threads.", 8, 1, 1000)
+@number_option("--workers", "Processes that read; above 1, another one writes.", 1, 1, 64)
+@number_option("--threads", "Number of worker threads of each process.", 8, 1, 1000)
 @number_option("--answers", "Answers of the page to store for each base.", 1000, 0, 1_000_000)
 @click.option("--mcp-add", is_flag=True, help="Let clients of /mcp add units.")
 @mllm_option("answers; '' for none")
@@ -91,37 +93,63 @@ def serve(
         raise click.UsageError(
             f"{host} can be reached from other machines: set KU_API_KEYS, or give --api-key-file"
         )
-    uvicorn = extra("serve", "uvicorn")
-    from ku_rag.knowledge_base import KnowledgeBase
-    from ku_rag.serve.access import ServerSettings
-    from ku_rag.serve.app import create_app
-
-    names = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
-    options["root_path"] = options["root_path"].rstrip("/")
-    settings = ServerSettings(keys=keys, read_only_keys=reading, hosts=names, **options)
-    models = model_options()
-
-    def create(path: Path) -> KnowledgeBase:
-        return KnowledgeBase.open(path, create=True, **models)
-
+    extra("serve", "uvicorn")
     if folder is not None and bases:
         raise click.UsageError("--bases and --kb exclude each other")
+    if options["workers"] > 1 and (folder is not None or os.name == "nt"):
+        where = "on Windows" if folder is None else "with --bases, whose bases change: use --kb"
+        raise click.UsageError(f"--workers above 1 does not work {where}")
+    names = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
+    options |= {"keys": keys, "read_only_keys": reading, "hosts": names}
+    options["root_path"] = options["root_path"].rstrip("/")
     folders = _named(bases) if folder is None else _in_folder(folder)
-    with _open(folders, read_only=settings.read_only, create=folder is not None) as opened:
-        app = create_app(opened, settings, folder=folder, open_base=create)
+    with _open(folders, read_only=options["read_only"], create=folder is not None) as opened:
         address = f"[{host}]" if ":" in host else host
-        remark(f"serving {', '.join(opened)} at http://{address}:{port}{settings.root_path}/")
-        uvicorn.run(
-            app,
-            host=host,
-            port=port,
-            access_log=False,  # it would hold questions
-            log_level="warning",
-            server_header=False,
-            root_path=settings.root_path,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-        )
+        remark(f"serving {', '.join(opened)} at http://{address}:{port}{options['root_path']}/")
+        _run(opened, host, port, folder, **options)
+
+
+def _run(
+    bases: Mapping[str, KnowledgeBase],
+    host: str,
+    port: int,
+    folder: Path | None,
+    *,
+    workers: int,
+    **options: Any,  # noqa: ANN401 - fields of the settings
+) -> None:
+    """Serve open bases until a signal ends the process."""
+    models = model_options()
+    with TemporaryDirectory(prefix="ku-") if workers > 1 else nullcontext() as shared:
+        if shared:  # before prometheus_client is imported
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = shared
+        import uvicorn
+
+        from ku_rag.knowledge_base import KnowledgeBase
+        from ku_rag.serve.access import ServerSettings
+        from ku_rag.serve.app import create_app
+
+        def create(path: Path) -> KnowledgeBase:
+            return KnowledgeBase.open(path, create=True, **models)
+
+        rates = f"{shared}/rates" if shared else ":memory:"
+        settings = ServerSettings(**options)
+        app = create_app(bases, settings, folder=folder, open_base=create, rates=rates)
+        server: dict[str, Any] = {
+            "access_log": False,  # it would hold questions
+            "log_level": "warning",
+            "server_header": False,
+            "root_path": settings.root_path,
+            "timeout_keep_alive": _KEEP_ALIVE_S,
+            "timeout_graceful_shutdown": _SHUTDOWN_S,
+        }
+        if not shared:
+            uvicorn.run(app, host=host, port=port, **server)
+            return
+        extra("serve", "httpx")
+        from ku_rag.serve.workers import Writer
+
+        Writer(app, (host, port), workers, Path(shared), models, server).run()
 
 
 @click.command()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from urllib.parse import urlsplit
 
+import apsw
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -32,11 +32,18 @@ NO_KEY = Key("", "read", bases=("",))
 """Of a request for a public path: it may use no base."""
 _ANYBODY = Key("", "manage")
 """Of a request to a server that requires no key."""
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that change nothing, except where their routes say so."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_BUCKETS = """
+PRAGMA journal_mode = MEMORY;
+PRAGMA synchronous = OFF;
+CREATE TABLE IF NOT EXISTS buckets (client TEXT PRIMARY KEY, tokens REAL, time REAL) STRICT
+"""
+"""Tokens of each client, which all processes of a server take from; see `--rate`."""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "same-origin",
@@ -89,10 +96,14 @@ class AccessMiddleware:
         keys: Keys,
         key_store: KeyStore | None,
         registry: CollectorRegistry,
+        rates: str,
     ) -> None:
         self._app, self._settings = app, settings
         self._keys, self._key_store = keys, key_store
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets = apsw.Connection(rates)
+        self._buckets.set_busy_timeout(1000)
+        self._buckets.transaction_mode = "IMMEDIATE"
+        self._buckets.execute(_BUCKETS).fetchall()
         name, labels = "ku_http_request_seconds", ("route", "status")
         self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
 
@@ -136,19 +147,17 @@ class AccessMiddleware:
             raise HTTPException(
                 421, "the Host header names no host of this server: see --allowed-host"
             )
-        if scope["method"] not in _SAFE and not _is_same_site(headers, scope["scheme"]):
+        if scope["method"] not in SAFE and not _is_same_site(headers, scope["scheme"]):
             raise HTTPException(403, "the request comes from another site")
         state = scope.setdefault("state", {})
         state |= {"key": NO_KEY, "may_write": False}
         is_public = scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS
         if self._keys and is_public:
             return
-        request = HTTPConnection(scope)
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
-        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
-        key = self._keys.find(secret) or (None if self._keys else _ANYBODY)
+        secret = read_secret(scope)
+        key = await self._keys.find(secret) or (None if self._keys else _ANYBODY)
         if key is None:
-            raise await self._keys.refuse(secret, request)
+            raise await self._keys.refuse(secret, HTTPConnection(scope))
         state |= {"key": key, "may_write": key.role != "read" and not settings.read_only}
         client = key.name or (scope.get("client") or ("",))[0]
         if settings.rate and not is_public and (wait := ceil(self._take_token(client))):
@@ -158,12 +167,23 @@ class AccessMiddleware:
     def _take_token(self, client: str) -> float:
         """Take a token from the bucket of a client, or return the seconds until it has one."""
         most, now = self._settings.rate, time.monotonic()
-        tokens, before = self._buckets.pop(client, (most, now))
-        tokens = min(most, tokens + (now - before) * most / 60)
-        self._buckets[client] = (tokens - (tokens >= 1), now)
-        if len(self._buckets) > 10_000:
-            self._buckets.popitem(last=False)
+        with self._buckets as buckets:
+            query = "SELECT tokens, time FROM buckets WHERE client = ?"
+            row = buckets.execute(query, (client,)).fetchone()
+            if row is None:  # buckets without a request for a minute are full
+                buckets.execute("DELETE FROM buckets WHERE time < ?", (now - 60,))
+            tokens, before = row or (most, now)
+            tokens = min(most, tokens + (now - before) * most / 60)
+            row = (client, tokens - (tokens >= 1), now)
+            buckets.execute("REPLACE INTO buckets VALUES (?, ?, ?)", row)
         return max(0, 1 - tokens) * 60 / most
+
+
+def read_secret(scope: Scope) -> str:
+    """Return the secret of the key of a request, or ""."""
+    request = HTTPConnection(scope)
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
 
 
 def _host_name(hosts: list[str]) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -9,8 +11,9 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -37,6 +40,7 @@ def create_app(
     clock: Callable[[], float] = time.time,
     folder: Path | None = None,
     open_base: Callable[[Path], KnowledgeBase] | None = None,
+    rates: str = ":memory:",
 ) -> FastAPI:
     """Create the application that serves open knowledge bases.
 
@@ -47,9 +51,11 @@ def create_app(
         folder: the folder whose sub-folders the bases are, if bases and keys may be created while
             the server runs.
         open_base: opens or creates the base in a sub-folder of `folder`.
+        rates: the file with the rates of clients, which the processes of a server share.
     """
     settings, collected = settings or ServerSettings(), CollectorRegistry()
     registry = BaseRegistry(bases, settings, clock, folder, open_base)
+    collected.register(registry.pool.busy)
     store = KeyStore(folder / "keys.sqlite", clock) if folder else None
     keys = Keys(settings.own_keys(), store)
 
@@ -75,10 +81,13 @@ def create_app(
     )
     app.state.bases, app.state.registry = registry, collected
     app.state.keys, app.state.key_store, app.state.settings = keys, store, settings
-    busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=collected)
-    busy.set_function(lambda: registry.pool.used)
     app.add_middleware(
-        AccessMiddleware, settings=settings, keys=keys, key_store=store, registry=collected
+        AccessMiddleware,
+        settings=settings,
+        keys=keys,
+        key_store=store,
+        registry=collected,
+        rates=rates,
     )
     _add_routes(app, registry)
     return app
@@ -112,12 +121,19 @@ async def healthz() -> dict[str, str]:
 
 async def readyz(request: Request) -> dict[str, str]:
     """Check that every knowledge base can be searched."""
-    for base in request.app.state.bases:
-        base.check_folder()
-        await base.read(lambda kb: kb.search(text="ready", k=1))
+    try:
+        for base in request.app.state.bases:
+            base.check_folder()
+            await base.read(lambda kb: kb.search(text="ready", k=1))
+    except KuError as error:
+        logging.getLogger("ku_rag.serve").error("not ready: %s", error)
+        raise HTTPException(503, "a knowledge base cannot be searched: the log says why") from error
     return {"status": "ready"}
 
 
 async def metrics(request: Request) -> Response:
     """Return request counts and durations for Prometheus."""
-    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+    registry = request.app.state.registry
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of all processes of this server
+        MultiProcessCollector(registry := CollectorRegistry())  # type: ignore[no-untyped-call]
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -48,12 +48,12 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def find(self, secret: str) -> Key | None:
+    async def find(self, secret: str) -> Key | None:
         """Return a key if it is right; the time does not depend on where it differs."""
         for own, key in self._keys.items():
             if hmac.compare_digest(own, secret.encode()):
                 return key
-        return self._store.find(secret) if self._store and secret else None
+        return await asyncio.to_thread(self._store.find, secret) if self._store and secret else None
 
     async def refuse(self, key: str, request: HTTPConnection) -> HTTPException:
         """Return the error for a wrong or missing key, at the time when it is to be answered."""

@@ -430,7 +430,7 @@ async def store_key(request: Request, key: Annotated[str, Form()]) -> Response:
     keys, response = request.app.state.keys, RedirectResponse(path, 303)
     if not keys:
         return response
-    if keys.find(key) is None:
+    if await keys.find(key) is None:
         error = await keys.refuse(key, request)
         error.detail = "Unknown key." if error.status_code == 401 else error.detail
         return show_problem(request, describe(error))

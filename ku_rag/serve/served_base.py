@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from fastapi.sse import EventSourceResponse, format_sse_event
+from prometheus_client import Gauge
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -38,23 +39,26 @@ _MESSAGES = frozenset({"error", "reason", "why"})
 
 
 class WorkerPool:
-    """Worker threads with a bounded queue; `used` calls are in progress or waiting."""
+    """Worker threads with a bounded queue; `busy` measures calls in progress or waiting."""
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, "ku-serve")
-        self._most, self.used = threads + waiting, 0
+        self._most, self._used = threads + waiting, 0
+        name, about = "ku_requests_in_progress", "Requests in progress or waiting."
+        self.busy = Gauge(name, about, registry=None, multiprocess_mode="livesum")
 
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Call a function in a thread, unless too many calls are waiting."""
-        if self.used >= self._most:
+        if self._used >= self._most:
             raise HTTPException(429, "the server is busy: try again in a few seconds")
-        self.used += 1
+        self._count(1)
         future = asyncio.wrap_future(self._threads.submit(function))
-        future.add_done_callback(self._release)
+        future.add_done_callback(lambda _: self._count(-1))
         return future
 
-    def _release(self, _: asyncio.Future[T]) -> None:
-        self.used -= 1
+    def _count(self, change: int) -> None:
+        self._used += change
+        self.busy.set(self._used)
 
     def close(self) -> None:
         """Wait for the calls in progress; cancel those that wait."""

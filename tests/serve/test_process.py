@@ -78,7 +78,7 @@ def start(
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            if send(port, request("GET", "/readyz"))[0] == 200:
+            if send(port, request("GET", "/readyz"))[0] in (200, 401):
                 return server, port
         except OSError:
             time.sleep(0.05)
