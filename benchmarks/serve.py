@@ -42,7 +42,7 @@ from ku_rag import KnowledgeBase, Unit
 from ku_rag.demo.dataset import RECORDS, SCENES
 
 CLIENTS = 32
-_ASKING, _ROUNDS, _ROUND_S = 16, 5, 6.0
+_ASKING, _ROUNDS, _ROUND_S = 16, 3, 4.0
 """Clients, rounds and seconds of a round in which servers with one and two workers are compared."""
 _CALLS = 300
 _WORDS = ("tower", "bridge", "harbour", "castle", "market", "station", "museum", "garden")

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -129,9 +130,7 @@ def _run(
         from ku_rag.serve.access import ServerSettings
         from ku_rag.serve.app import create_app
 
-        def create(path: Path) -> KnowledgeBase:
-            return KnowledgeBase.open(path, create=True, **models)
-
+        create = partial(KnowledgeBase.open, create=True, **models)
         rates = f"{shared}/rates" if shared else ":memory:"
         settings = ServerSettings(**options)
         app = create_app(bases, settings, folder=folder, open_base=create, rates=rates)

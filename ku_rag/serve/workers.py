@@ -56,17 +56,12 @@ _log = logging.getLogger("ku_rag.serve")
 
 
 class Forwarder:
-    """An ASGI application of a reader: forwards to the writer what may write or has a wrong key.
-
-    Args:
-        app: answers the other requests.
-        folder: the folder with the socket of the writer.
-    """
+    """An ASGI application of a reader: forwards to the writer what may write or has a wrong key."""
 
     def __init__(self, app: FastAPI, folder: Path) -> None:
         self._app, self._root_path = app, app.state.settings.root_path
-        limits = httpx.Limits(max_connections=None)
-        self._writer = httpx.AsyncHTTPTransport(uds=str(folder / _SOCKET), limits=limits)
+        path, limits = str(folder / _SOCKET), httpx.Limits(max_connections=None)
+        self._writer = httpx.AsyncHTTPTransport(uds=path, limits=limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -78,14 +73,12 @@ class Forwarder:
 
     async def _only_reads(self, scope: Scope) -> bool:
         path = scope["path"].removeprefix(self._root_path)
-        if scope["method"] not in SAFE:
-            reads = path in _READS
-        elif scope["query_string"] and (path == "/" or path.startswith("/units/")):
-            reads = False  # these pages store an answer, or show a merge
-        else:
-            reads = not path.startswith(_WRITER_PATHS)
+        # With a query, the pages of a question and of a unit store an answer or try a merge.
+        is_page = bool(scope["query_string"]) and (path == "/" or path.startswith("/units/"))
+        gets = scope["method"] in SAFE and not is_page and not path.startswith(_WRITER_PATHS)
         keys = self._app.state.keys
-        return reads and (not keys or await keys.find(read_secret(scope)) is not None)
+        is_read = gets or (scope["method"] == "POST" and path in _READS)
+        return is_read and (not keys or await keys.find(read_secret(scope)) is not None)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [
@@ -95,10 +88,8 @@ class Forwarder:
         ]
         path = scope["raw_path"].removeprefix(self._root_path.encode())
         target = b"?".join(filter(None, (path, scope["query_string"])))
-        content, extensions = Request(scope, receive).stream(), {"target": target}
-        request = httpx.Request(
-            scope["method"], _URL, headers=headers, content=content, extensions=extensions
-        )
+        body: dict[str, Any] = {"headers": headers, "content": Request(scope, receive).stream()}
+        request = httpx.Request(scope["method"], _URL, **body, extensions={"target": target})
         try:
             reply = await self._writer.handle_async_request(request)
         except httpx.TransportError:
@@ -123,11 +114,10 @@ def run_reader(
     listener: socket,
 ) -> None:
     """Serve bases as a reader until the parent ends; see `Writer`."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
 
     def end_with_parent() -> None:
-        parent.join()
+        if parent := multiprocessing.parent_process():
+            parent.join()
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
@@ -146,12 +136,8 @@ class Writer(uvicorn.Server):
     """The server of the process that writes and that starts the readers.
 
     Each reader has a socket of the same address; the system divides connections among them. This
-    process has them, too, so that connections wait while a reader starts again.
-
-    Args:
-        folder: a private folder of the processes.
-        models: options of `KnowledgeBase.open`.
-        options: options of uvicorn.
+    process has them, too, so that connections wait while a reader starts again. `folder` is private
+    to the processes; `models` are options of `KnowledgeBase.open`, and `options` of uvicorn.
     """
 
     def __init__(
