@@ -124,9 +124,8 @@ def test_an_answer_of_the_page_is_stored_once(clients):
     assert page.status_code == 303
     for client in clients:
         assert client.get(page.headers["location"]).status_code == 200
-        assert [item["question"] for item in client.get("/v1/answers").json()["items"]] == [
-            question["question"]
-        ]
+        stored = [item["question"] for item in client.get("/v1/answers").json()["items"]]
+        assert stored.count(question["question"]) == 1
     stored = page.headers["location"]
     assert clients[1].post(f"/v1{stored}", json={"verdict": "right"}).status_code == 200
     assert {client.get(f"/v1{stored}").json()["verdict"] for client in clients} == {"right"}
@@ -240,4 +239,4 @@ def test_keys_and_rates_hold_for_all_readers(folder):
 def test_bases_that_can_change_have_one_process(tmp_path, ku):
     ended = ku("serve", "--bases", str(tmp_path), "--workers", "2")
     assert ended.code == 2
-    assert "--workers 2 cannot share bases that can change" in ended.err
+    assert "--workers above 1 does not work with --bases" in ended.err
