@@ -66,7 +66,8 @@ class Forwarder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] == "http" and not await self._only_reads(scope):
-            with suppress(ClientDisconnect):
+            # Uvicorn cancels what outlasts its shutdown, and logs a cancelled request as an error.
+            with suppress(ClientDisconnect, asyncio.CancelledError):
                 await self._forward(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -124,8 +124,8 @@ def test_an_answer_of_the_page_is_stored_once(clients):
     assert page.status_code == 303
     for client in clients:
         assert client.get(page.headers["location"]).status_code == 200
-        stored = [item["question"] for item in client.get("/v1/answers").json()["items"]]
-        assert stored.count(question["question"]) == 1
+        questions = [item["question"] for item in client.get("/v1/answers").json()["items"]]
+        assert questions.count(question["question"]) == 1
     stored = page.headers["location"]
     assert clients[1].post(f"/v1{stored}", json={"verdict": "right"}).status_code == 200
     assert {client.get(f"/v1{stored}").json()["verdict"] for client in clients} == {"right"}
