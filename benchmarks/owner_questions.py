@@ -46,7 +46,12 @@ def verdict(answer: str, question: dict[str, Any]) -> str:
     if not answer:
         return "declined"
     listed = {_plain(one) for one in re.split(r", | and ", answer)}
-    is_right = listed == {*map(_plain, items)} if items else _plain(answer) in map(_plain, answers)
+    if items:
+        is_right = listed == {*map(_plain, items)}
+    elif answer.endswith("."):  # a sentence holds the answer
+        is_right = any(f" {_plain(one)} " in f" {_plain(answer)} " for one in answers)
+    else:
+        is_right = _plain(answer) in map(_plain, answers)
     return "right" if is_right else "wrong"
 
 
