@@ -7,11 +7,12 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
+from typing import cast
 from urllib.parse import urlsplit
 
 import apsw
-from prometheus_client import CollectorRegistry, Histogram
-from starlette.datastructures import Headers, MutableHeaders
+from prometheus_client import Histogram
+from starlette.datastructures import Headers, MutableHeaders, State
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
@@ -89,23 +90,15 @@ class ServerSettings:
 class AccessMiddleware:
     """Refuses requests that the settings do not allow, and measures all requests by route."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: ServerSettings,
-        keys: Keys,
-        key_store: KeyStore | None,
-        registry: CollectorRegistry,
-        rates: str,
-    ) -> None:
-        self._app, self._settings = app, settings
-        self._keys, self._key_store = keys, key_store
+    def __init__(self, app: ASGIApp, state: State, rates: str) -> None:
+        self._app, self._settings = app, cast(ServerSettings, state.settings)
+        self._keys, self._key_store = cast(Keys, state.keys), cast(KeyStore | None, state.key_store)
         self._buckets = apsw.Connection(rates)
         self._buckets.set_busy_timeout(1000)
         self._buckets.transaction_mode = "IMMEDIATE"
         self._buckets.execute(_BUCKETS).fetchall()
         name, labels = "ku_http_request_seconds", ("route", "status")
-        self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
+        self._seconds = Histogram(name, "Seconds of requests.", labels, registry=state.registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -144,9 +137,8 @@ class AccessMiddleware:
         headers, settings = Headers(scope=scope), self._settings
         host = _host_name(headers.getlist("host"))
         if host not in settings.hosts:
-            raise HTTPException(
-                421, "the Host header names no host of this server: see --allowed-host"
-            )
+            detail = "the Host header names no host of this server: see --allowed-host"
+            raise HTTPException(421, detail)
         if scope["method"] not in SAFE and not _is_same_site(headers, scope["scheme"]):
             raise HTTPException(403, "the request comes from another site")
         state = scope.setdefault("state", {})

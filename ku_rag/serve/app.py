@@ -23,7 +23,7 @@ from ku_rag.errors import KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import management, openai_api, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
-from ku_rag.serve.base_registry import BaseRegistry, McpRoute
+from ku_rag.serve.base_registry import BaseRegistry
 from ku_rag.serve.key_store import KeyStore
 from ku_rag.serve.keys import Keys
 
@@ -81,19 +81,7 @@ def create_app(
     )
     app.state.bases, app.state.registry = registry, collected
     app.state.keys, app.state.key_store, app.state.settings = keys, store, settings
-    app.add_middleware(
-        AccessMiddleware,
-        settings=settings,
-        keys=keys,
-        key_store=store,
-        registry=collected,
-        rates=rates,
-    )
-    _add_routes(app, registry)
-    return app
-
-
-def _add_routes(app: FastAPI, bases: BaseRegistry) -> None:
+    app.add_middleware(AccessMiddleware, state=app.state, rates=rates)
     for error in (KuError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(error, _report)
     app.get("/healthz")(healthz)
@@ -103,11 +91,11 @@ def _add_routes(app: FastAPI, bases: BaseRegistry) -> None:
         app.include_router(router)
     app.mount("/static", pages.files)
     for path in ("/mcp", "/mcp/{name}"):
-        app.router.routes.append(Route(path, McpRoute(bases)))
+        app.router.routes.append(Route(path, registry))
+    return app
 
 
 async def _report(request: Request, error: Exception) -> Response:
-    """Report an error as a problem document, or as a page for a browser."""
     problem = problems.describe(error, *(base.root for base in request.app.state.bases))
     if "text/html" in request.headers.get("accept", ""):
         return pages.show_problem(request, problem)

@@ -24,20 +24,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
 _DELETED = ".deleted-"  # begins the names of folders that no start takes for bases
 
 
-class McpRoute:
-    """The ASGI application of /mcp and /mcp/NAME."""
-
-    def __init__(self, bases: BaseRegistry) -> None:
-        self._bases = bases
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request with the sessions of the base."""
-        name = scope["path_params"].get("name", "")
-        base = self._bases.find(name, scope["state"]["key"])
-        assert base.sessions is not None
-        await base.sessions(scope, receive, send)
-
-
 class BaseRegistry:
     """The bases of a server, by name; those of a folder may be created, renamed and deleted.
 
@@ -55,14 +41,19 @@ class BaseRegistry:
         self._settings, self._clock = settings, clock
         self._folder, self._open_base = folder, open_base
         self.pool = WorkerPool(settings.threads, settings.waiting)
-        self._bases: dict[str, ServedBase] = {}
-        self._opened = [*bases.values()]
+        self._bases, self._opened = dict[str, ServedBase](), [*bases.values()]
         self._turn = asyncio.Lock()
         for name, kb in bases.items():
             self._add(name, kb)
 
     def __iter__(self) -> Iterator[ServedBase]:
         return iter([*self._bases.values()])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request of /mcp or /mcp/NAME with the sessions of its base."""
+        base = self.find(scope["path_params"].get("name", ""), scope["state"]["key"])
+        assert base.sessions is not None
+        await base.sessions(scope, receive, send)
 
     def visible(self, key: Key) -> list[ServedBase]:
         """Return the bases that a key may use."""
@@ -119,9 +110,8 @@ class BaseRegistry:
                 base.kb.close()
 
     def _add(self, name: str, kb: KnowledgeBase) -> ServedBase:
-        is_default = self._folder is None and not self._bases
-        root_path = self._settings.root_path
-        base = ServedBase(name, kb, self.pool, root_path, is_default=is_default)
+        default = self._folder is None and not self._bases
+        base = ServedBase(name, kb, self.pool, self._settings.root_path, is_default=default)
         if not self._settings.read_only:
             base.jobs = JobQueue(base, self._clock)
         base.sessions = McpSessions(base, may_add=self._settings.mcp_add)
@@ -137,7 +127,6 @@ class BaseRegistry:
         return path
 
     async def _serve(self, name: str, path: Path) -> ServedBase:
-        """Open or create the base in a folder, and serve it."""
         assert self._open_base is not None
         base = self._add(name, await asyncio.to_thread(self._open_base, path))
         if base.jobs:

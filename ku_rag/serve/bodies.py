@@ -79,9 +79,8 @@ class SearchBody(PictureBody):
 
     def find(self, kb: KnowledgeBase) -> SearchResult:
         """Search a base."""
-        result = kb.search(
-            image=self.picture(kb), **self.model_dump(include={"text", "k", "kind", "where"})
-        )
+        options = self.model_dump(include={"text", "k", "kind", "where"})
+        result = kb.search(image=self.picture(kb), **options)
         units = tuple(unit for unit in result.units if unit.score >= self.least)
         return replace(result, units=units)
 
@@ -322,10 +321,5 @@ def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) ->
         raise BadInput(getattr(read, "reason", "the record describes no unit"))
     [source] = read.sources
     with picture_files(base, arguments.texts(data.get("images") or (), '"images"')) as files:
-        yield replace(
-            read.unit,
-            id=id or (read.unit.id if "id" in data else None),
-            texts=source.texts,
-            images=tuple(files),
-            tables=source.tables,
-        )
+        id = id or (read.unit.id if "id" in data else None)
+        yield replace(read.unit, id=id, texts=source.texts, images=(*files,), tables=source.tables)

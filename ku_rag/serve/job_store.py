@@ -154,11 +154,10 @@ class JobStore(SideDatabase):
         """Store how a job ended, or that it waits again; delete files that are not needed."""
         ended = None if state == "queued" else self._clock()
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE jobs SET state = ?, results = ?, ended = ?, attempts = ? "
-                "WHERE id = ? AND ended IS NULL",
-                (state, json.dumps(results), ended, job.attempts, job.id),
-            )
+            fields = "state = ?, results = ?, ended = ?, attempts = ?"
+            values = (state, json.dumps(results), ended, job.attempts, job.id)
+            query = f"UPDATE jobs SET {fields} WHERE id = ? AND ended IS NULL"
+            connection.execute(query, values)
         if ended and not self.get(job.id).can_retry:
             self._delete_files(job)
 
@@ -207,7 +206,6 @@ class JobStore(SideDatabase):
 
 
 def _select(connection: Connection, condition: str, *parameters: str) -> Job | None:
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE {condition}", parameters
-    ).fetchone()
+    query = f"SELECT {_COLUMNS} FROM jobs WHERE {condition}"
+    row = connection.execute(query, parameters).fetchone()
     return Job(*row) if row else None

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ku_rag.errors import BadInput, KuError, Refused
-from ku_rag.serve.base_registry import BaseRegistry
-from ku_rag.serve.key_store import KeyStore, Role
+from ku_rag.serve.key_store import Role
 from ku_rag.serve.pages import render_page
 from ku_rag.serve.problems import describe
 
 
-class Manager(NamedTuple):
-    """The bases and keys of a server."""
-
-    bases: BaseRegistry
-    keys: KeyStore
-
-
-async def _manager(request: Request) -> Manager:
+async def _manager(request: Request) -> State:
     request.state.is_change = request.method != "GET"
     may_change = request.state.may_write or request.method == "GET"
     if request.state.key.role != "manage" or not may_change:
         raise HTTPException(403, "this key may not manage bases and keys")
     if request.app.state.key_store is None:
         raise Refused("bases and keys of this server cannot change: start it with --bases DIR")
-    return Manager(request.app.state.bases, request.app.state.key_store)
+    return cast(State, request.app.state)
 
 
 router = APIRouter()
-Managed = Annotated[Manager, Depends(_manager)]
+Managed = Annotated[State, Depends(_manager)]
 
 
 class BaseName(BaseModel):
@@ -64,18 +57,15 @@ class PageForm(NewKey):
 @router.get("/v1/bases")
 async def list_bases(server: Managed) -> dict[str, Any]:
     """List the bases with the numbers of their units, pictures and texts."""
-    items = [
-        {"name": base.name, "counts": await base.read(lambda kb: kb.stats().counts)}
-        for base in server.bases
-    ]
-    return {"items": items}
+    counts = {base.name: await base.read(lambda kb: kb.stats().counts) for base in server.bases}
+    return {"items": [{"name": name, "counts": count} for name, count in counts.items()]}
 
 
 @router.post("/v1/bases", status_code=201)
 async def create_base(server: Managed, body: BaseName) -> dict[str, str]:
     """Create a base."""
     base = await server.bases.create(body.name)
-    server.keys.rename_base(base.name, None)  # of a base whose deletion was interrupted
+    server.key_store.rename_base(base.name, None)  # of a base whose deletion was interrupted
     return {"name": base.name}
 
 
@@ -83,7 +73,7 @@ async def create_base(server: Managed, body: BaseName) -> dict[str, str]:
 async def rename_base(server: Managed, name: str, body: BaseName) -> dict[str, str]:
     """Rename a base."""
     await server.bases.rename(name, body.name)
-    server.keys.rename_base(name, body.name)
+    server.key_store.rename_base(name, body.name)
     return {"name": body.name}
 
 
@@ -91,14 +81,14 @@ async def rename_base(server: Managed, name: str, body: BaseName) -> dict[str, s
 async def delete_base(server: Managed, name: str) -> dict[str, str]:
     """Delete a base with all files in its folder."""
     await server.bases.delete(name)
-    server.keys.rename_base(name, None)
+    server.key_store.rename_base(name, None)
     return {"deleted": name}
 
 
 @router.get("/v1/keys")
 async def list_keys(server: Managed) -> dict[str, Any]:
     """List the keys that were created, without their secrets."""
-    return {"items": server.keys.list_keys()}
+    return {"items": server.key_store.list_keys()}
 
 
 @router.post("/v1/keys", status_code=201)
@@ -106,14 +96,14 @@ async def create_key(server: Managed, body: NewKey) -> dict[str, str]:
     """Create a key; the response is the only one that has its secret."""
     if missing := set(body.bases) - {base.name for base in server.bases}:
         raise BadInput(f"there is no knowledge base {min(missing)[:80]!r}: GET v1/bases lists them")
-    secret = server.keys.create(body.name, body.role, body.bases, body.days)
+    secret = server.key_store.create(body.name, body.role, body.bases, body.days)
     return {"name": body.name, "secret": secret}
 
 
 @router.delete("/v1/keys/{name:path}")
 async def revoke_key(server: Managed, name: str) -> dict[str, str]:
     """Revoke a key."""
-    server.keys.revoke(name)
+    server.key_store.revoke(name)
     return {"deleted": name}
 
 
@@ -122,7 +112,7 @@ async def list_changes(
     server: Managed, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
 ) -> dict[str, Any]:
     """List the latest changes, newest first: time, key, base, request and status."""
-    return {"items": server.keys.changes(limit)}
+    return {"items": server.key_store.changes(limit)}
 
 
 @router.get("/bases", include_in_schema=False)
@@ -155,7 +145,7 @@ async def change_bases(
 
 
 async def _page(
-    request: Request, server: Manager, result: Mapping[str, str], status: int = 200
+    request: Request, server: State, result: Mapping[str, str], status: int = 200
 ) -> Response:
     """Return the page with the result of a change, or with its "problem"."""
     return render_page(
@@ -165,6 +155,6 @@ async def _page(
         status,
         result=result,
         counts={item["name"]: item["counts"] for item in (await list_bases(server))["items"]},
-        keys=server.keys.list_keys(),
-        changes=server.keys.changes(50),
+        keys=server.key_store.list_keys(),
+        changes=server.key_store.changes(50),
     )

@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 
 import ku_rag
 from ku_rag.errors import BadInput, KuError, NotFound, ReadOnly
-from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.bodies import STORED, read_picture, unit_of
 from ku_rag.serve.problems import without_folders
 from ku_rag.serve.served_base import ServedBase
@@ -113,9 +112,8 @@ class UnitTools:
     ) -> Annotated[CallToolResult, QuestionAnswer]:
         """Answer a question, about a picture, the unit of an id, or units by kind and metadata."""
         image = self._picture(picture) if picture else None
-        answer = self._kb.query(
-            image, question, k=k, unit=unit, kind=kind, where=where, method=method
-        )
+        options: Any = {"k": k, "unit": unit, "kind": kind, "where": where, "method": method}
+        answer = self._kb.query(image, question, **options)
         parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
         fields = {name: getattr(answer, name) for name in parts} | {"why": answer.reading.why}
         return self._result(QuestionAnswer, fields)
@@ -144,9 +142,9 @@ class UnitTools:
     def add(self, record: UnitJson, context: Context) -> Annotated[CallToolResult, UnitAnswer]:
         """Add a unit; without an id it is merged into the unit with the same name or picture."""
         request = context.request_context.request
-        if request is not None and not request.state.may_write:
-            raise ReadOnly("this key is read-only: nothing was changed")
         if request is not None:
+            if not request.state.may_write:
+                raise ReadOnly("this key is read-only: nothing was changed")
             change = {"is_change": True, "base": self._base.name, "action": "MCP add"}
             request.scope["state"] |= change
         with unit_of(self._base, record) as unit:
@@ -210,9 +208,7 @@ def create_server(
 
 
 def _in_worker(
-    base: ServedBase,
-    run: Callable[[Callable[[KnowledgeBase], T]], Awaitable[T]],
-    function: Callable[..., T],
+    base: ServedBase, run: Callable[..., Awaitable[T]], function: Callable[..., T]
 ) -> Callable[..., Coroutine[Any, Any, T]]:
     """Run a function in a worker thread of the base; errors name no folders."""
 

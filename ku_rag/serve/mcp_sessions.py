@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -32,11 +33,8 @@ class McpSessions:
 
             server = create_server(self._base, may_add=self._may_add)
             checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-            server.streamable_http_app(
-                transport_security=checked,
-                session_idle_timeout=_IDLE_S,
-                max_sessions=_MOST_SESSIONS,
-            )
+            limits: Any = {"session_idle_timeout": _IDLE_S, "max_sessions": _MOST_SESSIONS}
+            server.streamable_http_app(transport_security=checked, **limits)
             self._manager = server.session_manager
             self._running = asyncio.create_task(self._run())
         await self._started.wait()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,10 +83,8 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
 def field_parts(value: object) -> list[str]:
     """Return the parts of a field of a unit, by which two values are compared."""
     if isinstance(value, list):
-        return [
-            item if isinstance(item, str) else " ".join(filter(None, item.values()))
-            for item in value
-        ]
+        rows = ([item] if isinstance(item, str) else item.values() for item in value)
+        return [" ".join(filter(None, row)) for row in rows]
     if isinstance(value, dict):
         return [f"{key}: {json.dumps(item, ensure_ascii=False)}" for key, item in value.items()]
     return [str(value)]
@@ -100,9 +99,8 @@ def plain(value: object) -> str:
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
 _templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%F %R} UTC"
-_templates.filters |= {
-    filter.__name__: filter for filter in (split_path, field_parts, plain, counted, unit_names)
-}
+_filters = (split_path, field_parts, plain, counted, unit_names)
+_templates.filters |= {function.__name__: function for function in _filters}
 _templates.globals |= {"mark": mark, "no_answer": NO_ANSWER}
 
 
@@ -215,11 +213,10 @@ async def answer(request: Request, base: Base, form: QueryFields) -> Response:
         done = step.answer
         result.update(base.public(answer_data(done) if done else {**step.data}))
         if done and stores:
+            options: Any = {"about": form.unit or "", "most": most}
             try:
                 result["id"] = await base.read(
-                    lambda kb: kb.answers.add(
-                        done, form.picture(kb), about=form.unit or "", most=most
-                    )
+                    lambda kb: kb.answers.add(done, form.picture(kb), **options)
                 )
             except KuError as error:
                 reason = without_folders(str(error), base.root)
@@ -298,10 +295,7 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
     last = 1 if is_search else -(-values["facets"].units // _PAGE)
     near = sorted({1, last, *range(page - 2, page + 3)} & {*range(1, last + 1)})
     filters = form.model_dump(include=_FILTERS)
-
-    def narrowed(**changes: object) -> str:
-        return base.address("/units", **filters | changes)
-
+    narrowed = partial(base.address, "/units", **filters)
     values |= {"pages": near, "page": page, "size": _PAGE, "narrowed": narrowed, "unit": {}}
     return render_page(request, base, "units.html", **values, **filters)
 
@@ -366,7 +360,7 @@ async def change_unit(
         record = {name: value for name, value in fields.items() if value}
         added = await routes.add_unit(base, record)
         return RedirectResponse(added.headers["Location"].replace("/v1", "", 1), 303)
-    actions: dict[str, Callable[[KnowledgeBase], object]] = {
+    actions: dict[str, routes.Change] = {
         "edit": edit,
         "undo": lambda kb: kb.undo(unit_id, form.number, by=by),
         "merge": lambda kb: kb.merge(unit_id, form.other),
@@ -396,11 +390,8 @@ async def show_graph(
         names, problem = [end for end in (name, to) if end.strip()], ""
         try:
             marked = [kb.graph.show(end, most=0).entity for end in names]
-            paths = (
-                kb.graph.paths(name, to, most=_MOST_PATHS, longest=_LONGEST, direction="both")
-                if len(names) > 1
-                else []
-            )
+            limits: Any = {"most": _MOST_PATHS, "longest": _LONGEST, "direction": "both"}
+            paths = kb.graph.paths(name, to, **limits) if len(names) > 1 else []
         except KuError as error:  # the rest of "not found" names commands
             marked, paths, problem = [], [], str(error).partition(": `ku")[0]
         passed = dict.fromkeys([*marked, *(end for path in paths for end in path.entities)])

@@ -71,8 +71,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
 Size = Annotated[int, Query(ge=0, le=2048, description="Greatest width and height; 0 for any.")]
+Files = Annotated[list[UploadFile], File()]
+IdempotencyKey = Annotated[str, Header(max_length=200)]
 FileNames = Annotated[tuple[str, ...], Form(examples=[["Bridge/photo.jpg", "Bridge/about.txt"]])]
-Conditions = Annotated[tuple[str, ...], Query(examples=[["calories<100"]])]
+Where = Annotated[tuple[str, ...], Query(examples=[["calories<100"]])]
 Shares = Annotated[tuple[float, ...], Query()]
 IfNoneMatch = Annotated[str, Header()]
 IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
@@ -84,6 +86,7 @@ FeedbackFields = Annotated[Feedback, Depends(fields_of(Feedback))]
 QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
 SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
 UnitJson = Annotated[dict[str, Any], Body(examples=[{"name": "Lamp", "texts": ["It is red."]}])]
+Change = Callable[[KnowledgeBase], object]
 WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(_check_parameters)])
@@ -135,11 +138,7 @@ def tag_of(unit: Mapping[str, Any]) -> str:
 
 @router.get("/units")
 async def list_units(
-    base: Base,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    kind: str | None = None,
-    where: Conditions = (),
+    base: Base, limit: Limit = 50, offset: Offset = 0, kind: str | None = None, where: Where = ()
 ) -> Response:
     """List units ordered by id, and the offset of the next page."""
 
@@ -203,12 +202,7 @@ async def delete_unit(base: Base, unit_id: str, if_match: IfMatch = "") -> Respo
 
 
 async def change_unit(
-    base: ServedBase,
-    unit_id: str,
-    expected: str,
-    function: Callable[[KnowledgeBase], object],
-    *,
-    may_be_new: bool = False,
+    base: ServedBase, unit_id: str, expected: str, change: Change, *, may_be_new: bool = False
 ) -> Response:
     """Change a unit in one transaction, if it has the expected ETag."""
 
@@ -219,7 +213,7 @@ async def change_unit(
             if expected not in ("", "*") and tag_of(base.unit(unit_id)) != expected:
                 detail = f"the unit {unit_id[:80]!r} was changed meanwhile: get it again"
                 raise HTTPException(412, detail)
-            return function(kb)
+            return change(kb)
 
     return base.respond(await base.change(checked))
 
@@ -233,22 +227,19 @@ async def list_history(base: Base, unit: Name) -> Response:
 @router.post("/undo", **WRITES)
 async def undo(request: Request, base: Base, form: UndoBody, if_match: IfMatch = "") -> Response:
     """Undo a change of a unit by hand."""
-    by = request.state.key.name
-    return await change_unit(
-        base, form.unit, if_match, lambda kb: kb.undo(form.unit, form.number, by=by)
-    )
+    unit, number, by = form.unit, form.number, request.state.key.name
+    return await change_unit(base, unit, if_match, lambda kb: kb.undo(unit, number, by=by))
 
 
 @router.post("/merge", **WRITES)
 async def merge(base: Base, form: MergeBody) -> Response:
     """Merge two units: all sources of the other one join the unit, and the other is deleted."""
-    return base.respond(
-        await base.change(lambda kb: kb.merge(form.unit, form.other, dry_run=form.dry_run))
-    )
+    merged = await base.change(lambda kb: kb.merge(form.unit, form.other, dry_run=form.dry_run))
+    return base.respond(merged)
 
 
 @router.get("/facets")
-async def get_facets(base: Base, kind: str | None = None, where: Conditions = ()) -> Response:
+async def get_facets(base: Base, kind: str | None = None, where: Where = ()) -> Response:
     """Return labels with few values, or with ranges of numbers, of the units that pass."""
     return await base.reply(lambda kb: kb.facets(kind=kind, where=where))
 
@@ -343,7 +334,7 @@ async def judge_answer(
 ) -> Response:
     """Store feedback on an answer, and return it; a browser is sent to its page."""
     if form.delete:
-        await base.read(lambda kb: kb.answers.delete(answer_id))
+        await delete_answer(base, answer_id)
     else:
         fields = form.model_dump(exclude={"delete"})
         await base.read(lambda kb: kb.answers.judge(answer_id, **fields))
@@ -394,17 +385,13 @@ async def neighbourhood(base: Base, name: Name, hops: int = 1, most: int = 60) -
 
 @router.post("/ingest", status_code=202, max_body_size=MAX_UPLOAD, **WRITES)
 async def ingest(
-    base: Base,
-    files: Annotated[list[UploadFile], File()],
-    names: FileNames = (),
-    idempotency_key: Annotated[str, Header(max_length=200)] = "",
+    base: Base, files: Files, names: FileNames = (), idempotency_key: IdempotencyKey = ""
 ) -> Response:
     """Ingest uploaded files, whose `names` have folders. The response describes the job."""
     base.check_copies()
     if names and len(names) != len(files):
-        raise BadInput(
-            f"{len(files)} files and {len(names)} names: give one name per file, or none"
-        )
+        counts = f"{len(files)} files and {len(names)} names"
+        raise BadInput(f"{counts}: give one name per file, or none")
     names = names or tuple(file.filename or "" for file in files)
     uploads = [(name, file.file) for name, file in zip(names, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
@@ -415,7 +402,6 @@ async def ingest(
 
 
 async def _queue(request: Request, job_id: str) -> JobQueue:
-    """Return the queue of the base that has a job."""
     bases = request.app.state.bases.visible(request.state.key)
     queues: list[JobQueue] = [base.jobs for base in bases if base.jobs]
     for queue in queues:

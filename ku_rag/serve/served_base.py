@@ -257,9 +257,8 @@ class ServedBase:
     def check_folder(self) -> None:
         """Check that the folder exists: its open files stay readable when it is deleted."""
         if not self.kb.path.is_dir():
-            raise Closed(
-                f"the folder of {self.name} was deleted: restore it and restart the server"
-            )
+            gone = f"the folder of {self.name} was deleted"
+            raise Closed(f"{gone}: restore it and restart the server")
 
     def check_copies(self) -> None:
         """Check that the base stores copies of pictures."""
