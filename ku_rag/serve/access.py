@@ -24,15 +24,12 @@ from ku_rag.serve.key_store import Key, KeyStore
 from ku_rag.serve.keys import Keys
 from ku_rag.store.stored_answers import MOST_ANSWERS
 
-COOKIE = "ku_key"
-"""Name of the cookie with the key of a browser."""
+COOKIE = "ku_key"  # name of the cookie with the key of a browser
 PUBLIC_PATHS = frozenset({"/healthz", "/login", "/static/page.css", "/static/page.js"})
 """Paths that require no key."""
 
-NO_KEY = Key("", "read", bases=("",))
-"""Of a request for a public path: it may use no base."""
-_ANYBODY = Key("", "manage")
-"""Of a request to a server that requires no key."""
+NO_KEY = Key("", "read", bases=("",))  # of a request for a public path: it may use no base
+_ANYBODY = Key("", "manage")  # of a request to a server that requires no key
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods of requests that change nothing, except where their routes say so."""
 _POLICY = (

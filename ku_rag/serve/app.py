@@ -27,10 +27,8 @@ from ku_rag.serve.base_registry import BaseRegistry
 from ku_rag.serve.key_store import KeyStore
 from ku_rag.serve.keys import Keys
 
-MAX_BODY = 32 << 20
-"""Maximum size in bytes of a request other than an upload."""
-_CLOSE_S = 1.5
-"""Maximum seconds that calls and ingests in progress may take to end."""
+MAX_BODY = 32 << 20  # maximum size in bytes of a request other than an upload
+_CLOSE_S = 1.5  # maximum seconds that calls and ingests in progress may take to end
 
 
 def create_app(

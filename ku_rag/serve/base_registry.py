@@ -97,10 +97,7 @@ class BaseRegistry:
         await asyncio.gather(*(base.jobs.start() for base in self if base.jobs))
 
     async def close(self, limit_s: float) -> None:
-        """End sessions, ingests and calls; those that take longer end with the process.
-
-        The bases that were opened while the server ran are closed.
-        """
+        """End sessions, ingests and calls within a time; close bases opened by this server."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 calls = asyncio.to_thread(self.pool.close)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, Json, ValidationError
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -30,11 +30,9 @@ from ku_rag.types import Added, Record, Relation, SearchResult, Unit
 if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QueryEvent
 
-MAX_PIXELS = 40_000_000
-"""Maximum number of pixels of a picture in a request."""
+MAX_PIXELS = 40_000_000  # maximum number of pixels of a picture in a request
 _MAX_PART = 32 << 20
-MAX_PICTURES = 100
-"""Maximum number of pictures of a unit in a request."""
+MAX_PICTURES = 100  # maximum number of pictures of a unit in a request
 
 _DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
 STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCII)
@@ -46,10 +44,8 @@ _EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBAD
 M = TypeVar("M", bound=BaseModel)
 
 
-class Fields(BaseModel):
+class Fields(BaseModel, extra="forbid"):
     """Fields of a request; others are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class PictureBody(Fields):
@@ -269,29 +265,23 @@ def read_picture(picture: str | bytes) -> tuple[bytes, str]:
     """Return the content of a picture, or of its data URI, and its format, such as "PNG"."""
     if isinstance(picture, str):
         if (start := _DATA.match(picture)) is None:
-            raise BadInput(
-                f"the picture is {picture[:40]!r}: expected a data URI, such as "
-                "data:image/png;base64,…; no address is fetched and no path is read"
-            )
+            expected = "a data URI, such as data:image/png;base64,…"
+            refused = "no address is fetched and no path is read"
+            raise BadInput(f"the picture is {picture[:40]!r}: expected {expected}; {refused}")
         try:
             picture = base64.b64decode(picture[start.end() :], validate=True)
         except ValueError as error:
             raise BadInput(f"the data URI of the picture is not base64 ({error})") from error
     width, height, kind = pictures.probe(picture)
     if width * height > MAX_PIXELS:
-        raise BadInput(
-            f"the picture has {width:,} × {height:,} pixels: a request may contain at most "
-            f"{MAX_PIXELS:,}; scale it down"
-        )
+        expected = f"a request may contain at most {MAX_PIXELS:,}; scale it down"
+        raise BadInput(f"the picture has {width:,} × {height:,} pixels: {expected}")
     return picture, kind
 
 
 @contextmanager
 def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]:
-    """Write the pictures of a request to files in the folder of uploads, and yield their paths.
-
-    They are data URIs, or addresses of stored pictures.
-    """
+    """Write pictures, data URIs or addresses of stored ones, to files in the folder of uploads."""
     if not uris:
         yield []
         return

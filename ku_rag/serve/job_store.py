@@ -32,15 +32,10 @@ _REMEDY = "stop the server, delete this file, and upload again what was not inge
 _COLUMNS = "id, folder, content, state, attempts, is_cancelled, results"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    folder TEXT NOT NULL,
-    content TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'queued',
-    attempts INTEGER NOT NULL DEFAULT 0,
-    is_cancelled INTEGER NOT NULL DEFAULT 0,
-    results TEXT NOT NULL DEFAULT '{}',
-    ended REAL
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    folder TEXT NOT NULL, content TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'queued', attempts INTEGER NOT NULL DEFAULT 0,
+    is_cancelled INTEGER NOT NULL DEFAULT 0, results TEXT NOT NULL DEFAULT '{}', ended REAL
 ) STRICT
 """
 
@@ -83,11 +78,7 @@ class Job:
 
 
 class JobStore(SideDatabase):
-    """The jobs of a base; threads and processes may share them.
-
-    The folder of uploads is created with the first job. Whoever runs a job holds `lock`, so that no
-    other process runs one.
-    """
+    """The jobs of a base; processes may share them, and the one that runs a job holds `lock`."""
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
         self._folder, self._clock = folder, clock

@@ -15,10 +15,8 @@ from ku_rag.serve.problems import describe
 from ku_rag.serve.served_base import ServedBase
 
 _MAX_ATTEMPTS = 5
-_EVENT_S = 0.2
-"""Seconds between two checks of a job for new events."""
-_CLOSE_S = 1.0
-"""Maximum seconds that an ingest may take to end when it is interrupted."""
+_EVENT_S = 0.2  # seconds between two checks of a job for new events
+_CLOSE_S = 1.0  # maximum seconds that an ingest may take to end when it is interrupted
 _QUEUE_S = 10.0
 """Seconds between two checks of the queue for jobs that another process accepted or dropped."""
 
@@ -146,10 +144,9 @@ class JobQueue:
         try:
             self.base.check_folder()
             if job.attempts >= _MAX_ATTEMPTS:
-                raise BadInput(
-                    f"the server ended abruptly each of the {job.attempts} times that it ingested "
-                    "these files: upload fewer at once, or use `ku ingest`"
-                )
+                reason = f"each of the {job.attempts} times that it ingested these files"
+                remedy = "upload fewer at once, or use `ku ingest`"
+                raise BadInput(f"the server ended abruptly {reason}: {remedy}")
             files = self._store.files(job)
             roots.insert(0, str(files))
             while True:

@@ -25,21 +25,12 @@ _NAME = re.compile(r"\S(.{0,58}\S)?")
 _REMEDY = "stop the server, delete this file, and create its keys again"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS keys (
-    name TEXT PRIMARY KEY,
-    hash TEXT NOT NULL UNIQUE,
-    role TEXT NOT NULL,
-    bases TEXT NOT NULL,
-    created REAL NOT NULL,
-    expires REAL,
-    used REAL
+    name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, role TEXT NOT NULL, bases TEXT NOT NULL,
+    created REAL NOT NULL, expires REAL, used REAL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS changes (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    time REAL NOT NULL,
-    key TEXT NOT NULL,
-    base TEXT NOT NULL,
-    request TEXT NOT NULL,
-    status INTEGER NOT NULL
+    number INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, key TEXT NOT NULL,
+    base TEXT NOT NULL, request TEXT NOT NULL, status INTEGER NOT NULL
 ) STRICT
 """
 

@@ -16,10 +16,8 @@ from ku_rag.serve.key_store import Key, KeyStore
 
 _FREE, _STEP_S, _LONGEST_S = 3, 0.25, 2.0
 """Wrong keys that are not delayed, what each further one adds to the delay, and its limit."""
-_ALL, _OF_ALL = "*", 20
-"""So many wrong keys from all addresses count like one from each."""
-_FORGOTTEN_S = 10.0
-"""Seconds after which one wrong key less counts."""
+_ALL, _OF_ALL = "*", 20  # so many wrong keys from all addresses count like one from each
+_FORGOTTEN_S = 10.0  # seconds after which one wrong key less counts
 _MOST_COUNTED, _MOST_ADDRESSES, _MOST_WAITING = 300, 1024, 64
 
 
@@ -36,10 +34,9 @@ class Keys:
 
     def __init__(self, keys: Mapping[str, Key], store: KeyStore | None = None) -> None:
         if not all(key.isascii() and key.isprintable() for key in keys):
-            raise BadInput(
-                "a key of the server has characters that no header can carry: expected printable "
-                "ASCII, such as the output of `openssl rand -hex 32`"
-            )
+            expected = "printable ASCII, such as the output of `openssl rand -hex 32`"
+            reason = "a key of the server has characters that no header can carry"
+            raise BadInput(f"{reason}: expected {expected}")
         self._keys = {secret.encode(): key for secret, key in keys.items()}
         self._store = store
         self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()

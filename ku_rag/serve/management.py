@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -45,10 +45,8 @@ class NewKey(BaseName):
     days: float | None = Field(None, gt=0, le=36_500, description="Days until it expires.")
 
 
-class PageForm(NewKey):
+class PageForm(NewKey, str_strip_whitespace=True):
     """A form of the page, about a base or a key."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
 
     action: Literal["create", "rename", "delete", "create key", "revoke"]
     new_name: str = ""
@@ -147,7 +145,6 @@ async def change_bases(
 async def _page(
     request: Request, server: State, result: Mapping[str, str], status: int = 200
 ) -> Response:
-    """Return the page with the result of a change, or with its "problem"."""
     return render_page(
         request,
         next(iter(server.bases)),

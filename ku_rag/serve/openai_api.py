@@ -121,10 +121,7 @@ async def embed(request: Request, body: EmbeddingRequest) -> Response:
     base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
     vectors, tokens = await base.read(lambda kb: body.encode(kb.encoder))
     is_text = body.encoding_format == "base64"
-    embeddings = [b64encode(row.tobytes()).decode() if is_text else row.tolist() for row in vectors]
-    data = [
-        {"object": "embedding", "index": number, "embedding": embedding}
-        for number, embedding in enumerate(embeddings)
-    ]
+    rows = [b64encode(row.tobytes()).decode() if is_text else row.tolist() for row in vectors]
+    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return base.respond({"object": "list", "data": data, "model": base.name, "usage": usage})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Form, Query, Request
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -34,14 +34,11 @@ if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QueryEvent
     from ku_rag.graph.model import Entity
 
-_PAGE = 48
-"""Units on a page of the gallery."""
-_STRIP, _STRIP_AMONG = 8, 200
-"""Pictures on the start page, and units that are searched for them."""
+_PAGE = 48  # units on a page of the gallery
+_STRIP, _STRIP_AMONG = 8, 200  # pictures on the start page, and units that are searched for them
 _FILTERS = {"text", "kind", "where", "like", "least"}
 """What an address of the gallery has beside the page."""
-_MOST_PATHS, _LONGEST = 5, 8
-"""Paths between two entities that are drawn, and relations of a path."""
+_MOST_PATHS, _LONGEST = 5, 8  # paths between two entities that are drawn, and relations of a path
 
 router = APIRouter(include_in_schema=False)
 files = StaticFiles(packages=[("ku_rag.serve", "static")])
@@ -132,10 +129,8 @@ def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
     return render_page(request, base, "problem.html", problem["status"], problem=problem)
 
 
-class AddressBody(QueryBody):
+class AddressBody(QueryBody, extra="ignore"):
     """The question of an address; `answer` is a stored answer whose picture it is about."""
-
-    model_config = ConfigDict(extra="ignore")
 
     question: str = Field("", max_length=10_000)
     answer: str = ""
@@ -152,16 +147,18 @@ async def _question(base: Base, form: Annotated[AddressBody, Query()]) -> QueryB
     return QueryBody.model_validate(fields) if fields.get("question", "").strip() else None
 
 
-class GalleryBody(SearchBody):
+class GalleryBody(SearchBody, extra="ignore"):
     """What the gallery shows; "like" is the SHA-256 of a stored picture."""
-
-    model_config = ConfigDict(extra="ignore")
 
     like: str = Field("", pattern="^([0-9a-f]{64})?$")
     offset: int = Field(0, ge=0, le=2**40)
 
 
 AddressQuery = Annotated[QueryBody | None, Depends(_question)]
+GalleryQuery = Annotated[GalleryBody, Query()]
+GalleryFields = Annotated[GalleryBody, Depends(fields_of(GalleryBody))]
+UnitFields = Annotated[UnitForm, Depends(fields_of(UnitForm))]
+Hops = Annotated[int, Query(ge=1, le=2)]
 
 
 @router.get("/")
@@ -248,9 +245,7 @@ async def show_answer(request: Request, base: Base, answer_id: str) -> Response:
 
 
 @router.get("/units")
-async def list_units(
-    request: Request, base: Base, form: Annotated[GalleryBody, Query()]
-) -> Response:
+async def list_units(request: Request, base: Base, form: GalleryQuery) -> Response:
     """Return a page of units by id, or of those that a text or a stored picture finds."""
     fields = request.query_params.multi_items()  # ">=price" and "<=price" are the ends of a range
     ends = [(name[2:] + name[:2], end) for name, end in fields if name[1:2] == "="]
@@ -261,9 +256,7 @@ async def list_units(
 
 
 @router.post("/units")
-async def find_similar(
-    request: Request, base: Base, form: Annotated[GalleryBody, Depends(fields_of(GalleryBody))]
-) -> Response:
+async def find_similar(request: Request, base: Base, form: GalleryFields) -> Response:
     """Return the units with pictures like the one that is sent."""
     return await _gallery(request, base, form)
 
@@ -285,10 +278,8 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
         else:
             listed = kb.list(limit=_PAGE, offset=form.offset, **chosen)
             texts = {unit.id: "" for unit in listed}
-        units = [
-            kb.show(id).to_dict() | {"match": texts[id], "score": scores.get(id)}
-            for id in [*texts][:_PAGE]
-        ]
+        fields = {id: {"match": texts[id], "score": scores.get(id)} for id in [*texts][:_PAGE]}
+        units = [kb.show(id).to_dict() | match for id, match in fields.items()]
         return {"units": base.public(units), "facets": kb.facets(**chosen), "kinds": kb.kinds()}
 
     values, page = await base.read(find), form.offset // _PAGE + 1
@@ -302,17 +293,9 @@ async def _gallery(request: Request, base: ServedBase, form: GalleryBody) -> Res
 
 @router.get("/units/{name:path}")
 async def show_unit(
-    request: Request,
-    base: Base,
-    name: str,
-    hops: Annotated[int, Query(ge=1, le=2)] = 1,
-    other: Name = "",
-    changed: bool = False,
+    request: Request, base: Base, name: str, hops: Hops = 1, other: Name = "", changed: bool = False
 ) -> Response:
-    """Return the page of a unit, or of an entity without one, with its graph neighbourhood.
-
-    `other` is another unit, by id or name, that it may be merged with.
-    """
+    """Return the page of a unit, or of an entity without one; `other` is a unit to merge with."""
 
     def link(entity: Entity) -> str:
         return base.address(f"/units/{entity.unit or f'{entity.name} ({entity.kind})'}")
@@ -340,12 +323,7 @@ async def show_unit(
 
 
 @router.post("/units/{unit_id:path}", **WRITES)
-async def change_unit(
-    request: Request,
-    base: Base,
-    unit_id: str,
-    form: Annotated[UnitForm, Depends(fields_of(UnitForm))],
-) -> Response:
+async def change_unit(request: Request, base: Base, unit_id: str, form: UnitFields) -> Response:
     """Do what a form of the page of a unit says, then show the unit; without an id, add one."""
     by = request.state.key.name
     fields = {name: base.public(getattr(form, name)) for name in UnitChanges.model_fields}

@@ -20,8 +20,7 @@ MEDIA_TYPE = "application/problem+json"
 _FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")
 """The folders of an absolute path; a URL does not match."""
 _RETRY = {"Retry-After": "2"}
-_LATER = frozenset({423, 429, 503})
-"""Statuses after which a retry can succeed."""
+_LATER = frozenset({423, 429, 503})  # statuses after which a retry can succeed
 _STATUS: Mapping[type[errors.KuError], int] = {
     errors.NotFound: 404,
     errors.BadInput: 422,

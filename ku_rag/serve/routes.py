@@ -35,10 +35,8 @@ from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import Added
 
-MAX_UPLOAD = 1 << 30
-"""Maximum size of an upload in bytes."""
-MAX_FILES = 1000
-"""Maximum number of files of an upload."""
+MAX_UPLOAD = 1 << 30  # maximum size of an upload in bytes
+MAX_FILES = 1000  # maximum number of files of an upload
 
 
 async def _base(request: Request, kb: str = "") -> ServedBase:

@@ -69,7 +69,6 @@ class ServedBase:
     """A knowledge base that requests share.
 
     Args:
-        root_path: see `ServerSettings`.
         is_default: whether addresses without the parameter kb are about this base.
 
     Attributes:
@@ -129,10 +128,7 @@ class ServedBase:
             self.write_lock.release()
 
     async def stream(self, function: Callable[[KnowledgeBase], Iterator[T]]) -> AsyncIterator[T]:
-        """Yield the items of an iterator that runs in one worker thread.
-
-        The iterator stops at its next item after the client has disconnected.
-        """
+        """Yield the items of an iterator in a worker thread, until the client disconnects."""
         loop, items = asyncio.get_running_loop(), asyncio.Queue[list[T]]()
         has_left = threading.Event()
 

@@ -49,8 +49,7 @@ _OF_A_CONNECTION = frozenset({
 })  # fmt: skip
 """Headers that are not forwarded."""
 _SOCKET, _RATES, _URL = "writer", "rates", "http://writer/"
-_END_S = 4.5
-"""Maximum seconds that readers may take to end."""
+_END_S = 4.5  # maximum seconds that readers may take to end
 
 _log = logging.getLogger("ku_rag.serve")
 
