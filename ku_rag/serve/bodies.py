@@ -39,9 +39,11 @@ STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCI
 """The address of a stored picture; the group is its hash."""
 _NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images", "words"})
 """Keys of the JSON of a unit that are not part of a record: "images" is read by `picture_files`."""
+_IMAGE = "A data URI, or the address of a stored picture; in a form a file."
 _EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
 
 M = TypeVar("M", bound=BaseModel)
+Strict = Literal["", "kurag", "mhmmkg", "graphrag", "cogplanner"]
 
 
 class Fields(BaseModel, extra="forbid"):
@@ -51,11 +53,7 @@ class Fields(BaseModel, extra="forbid"):
 class PictureBody(Fields):
     """A picture, and a filter of units."""
 
-    image: str | None = Field(
-        None,
-        description="A data URI, or the address of a stored picture; in a form a file.",
-        examples=[_EXAMPLE],
-    )
+    image: str | None = Field(None, description=_IMAGE, examples=[_EXAMPLE])
     kind: str | None = Field(None, description="Only units of this kind.")
     where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
 
@@ -87,9 +85,7 @@ class QueryBody(PictureBody):
     k: int | None = Field(None, ge=1, le=100, description="As for a search; null: as set.")
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
-    strict: Literal["", "kurag", "mhmmkg", "graphrag", "cogplanner"] = Field(
-        "", description="A published method alone."
-    )
+    strict: Strict = Field("", description="A published method alone.")
     method: Literal["", "evidence", "model-only"] = ""
     plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")
     no_kcc: bool = Field(False, description="Ask the model once, with the evidence.")

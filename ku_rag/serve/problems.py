@@ -72,8 +72,7 @@ def describe(error: Exception, *roots: str) -> dict[str, Any]:
     elif isinstance(error, HTTPException):
         status, detail = error.status_code, str(error.detail)
     elif isinstance(error, RequestValidationError):
-        wrong: list[dict[str, Any]] = [*error.errors()][:20]
-        detail = "; ".join(map(_wrong_field, wrong))
+        detail = "; ".join(map(_wrong_field, error.errors()[:20]))
         status, code = 422, {"code": errors.BadInput.__name__}
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail, **code}
