@@ -94,8 +94,6 @@ class Paths:
 
 def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int) -> Paths:
     """Graph paths from the matched units that bear on a question, best first."""
-    if not (base.units.passes_all or matched.units):
-        return Paths()
     graph = graph_of(base)
     if mentioned := mentions.read(base.database.connection, question, graph.among):
         documents, places = zip(*mentioned, strict=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ku_rag.graph.model import Entity, Step
-from ku_rag.graph.unit_facts import FIELDS, as_step, is_internal
+from ku_rag.graph.unit_facts import FIELDS, FactReader, as_step, is_internal
 from ku_rag.indexes import keywords
 from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinct, fetch_rows
@@ -23,6 +23,7 @@ from ku_rag.text.values import DIMENSIONS, MONEY, Amount
 _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
 _MOST_SOURCES = 100
 """The names of so many sources are read."""
+_RECORDS = (".csv", ".tsv", ".jsonl")
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _AGE = "-f.number"
 """Of a year: the earlier, the older."""
@@ -198,6 +199,18 @@ class FactTable:
             "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
         )
         return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for uri in sources)
+
+    @cached_property
+    def record_nouns(self) -> frozenset[str]:
+        """Stems of the names of files of records, "instruments.csv", if units declare no kinds."""
+        if FactReader(self.connection).kinds() != [ANY_KIND]:
+            return frozenset()
+        sources = self.connection.column(
+            "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
+        )
+        files = {uri.partition("#")[0].rpartition("/")[2] for uri in sources}
+        names = (file.rpartition(".")[0] for file in files if file.endswith(_RECORDS))
+        return frozenset(stem(word) for name in names for word in words(name))
 
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
         """Return the rows of units by their ids."""

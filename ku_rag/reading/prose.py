@@ -290,7 +290,9 @@ def _unit_that(
         is_kind = not noun or noun in THINGS | context
         has_all = every_stem(_RELATIVE.split(sentence.text)[0]) | {noun} >= set(question.content)
         is_owned = len(piece.owner_names) == 1 and not (piece.table or piece.section)
-        if is_owned and is_kind and has_all and not sentence.is_vague:
+        # "What was the Blue Room before?" asks for no unit.
+        has_order = TURNING.intersection(question.words) <= {*sentence.words}
+        if is_owned and is_kind and has_all and has_order and not sentence.is_vague:
             by_owner.setdefault(piece.owner_names[0], sentence)
     if len(by_owner) != 1:
         return None

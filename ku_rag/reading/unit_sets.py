@@ -48,8 +48,11 @@ _LONGEST_VALUE = 6
 _MOST_ALTERNATIVES = 64
 _CODE = re.compile(r"\d{6}|\d[./-]\d")
 """A number that is a value by itself: "4010180071", "1899.3"."""
-_WHO = re.compile(r"\s*[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}\s*[?.]?\s*")
-"""Asks for a person, "Who is Ann Miller?", and for nothing that she donated."""
+_WHO = re.compile(
+    r"\s*(?:[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}|"
+    r"[Ww]hat(?: is| was|['’]s)(?: the)?(?: [A-Z][\w'’.-]*)+)\s*[?.]?\s*"
+)
+"""Asks what a value is, "Who is Ann Miller?", "What is the Attic?", and for no unit that has it."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
 
@@ -133,7 +136,7 @@ class UnitSetReader:
     @cached_property
     def _thing(self) -> str:
         """The noun of units of many kinds, "boats", if the base has the word; or ""."""
-        nouns = THINGS - self._question.unsaid
+        nouns = (THINGS | self.table.record_nouns) - self._question.unsaid
         first = next((word for word in self._question.words if stem(word) in nouns), "")
         return first if stem(first) in GENERIC or (first and self.table.has_word(first)) else ""
 
@@ -160,18 +163,24 @@ class UnitSetReader:
         if self._kinds:
             return frozenset().union(*self._kinds.values())
         if self._thing:
-            return THINGS & self._question.every
+            return (THINGS | self.table.record_nouns) & self._question.every
         noun = frozenset({self._question.counted or stem(self._question.which)})
         # "In which room is the desk?" asks for a label, "Which paintings are large?" for a value.
-        is_stated = noun in self._labels or any(
-            own_stems(label.label) <= CLASSES
-            for word in self._question.words
-            if stem(word) in noun
-            for _, label in self.table.labels_of_values(
-                [value_key(form) for form in singulars(word)]
-            )
-        )
+        is_stated = noun in self._labels or self._is_class(noun)
         return frozenset() if is_stated else noun.intersection(self._question.content)
+
+    def _is_class(self, noun: frozenset[str]) -> bool:
+        """Whether a word of a stem begins what units are stated to be: "drum machines"."""
+        words = self._question.words
+        spans = (
+            " ".join(words[at:end])
+            for at in range(len(words))
+            if stem(words[at]) in noun
+            for end in range(at + 1, at + _LONGEST_VALUE)
+        )
+        keys = {value_key(form) for span in spans for form in singulars(span)}
+        labels = self.table.labels_of_values(keys)
+        return any(own_stems(label.label) <= CLASSES for _, label in labels)
 
     @cached_property
     def _asks_fact(self) -> bool:

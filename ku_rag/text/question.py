@@ -357,7 +357,8 @@ def _contents(
         is_shown = before[-1:] in (["this"], ["these"]) and not is_verb
         # "Name the tallest tree", "the name of the keeper"
         is_order = (n == 0 and word in _TELLING) or folded[n : n + 2] == ["name", "of"]
-        if word in stop_words() or is_pointed or is_shown or is_order:
+        is_rate = word == "per" or before[-1:] == ["per"]  # the label "rent_per_day" is "rent"
+        if word in stop_words() or is_pointed or is_shown or is_order or is_rate:
             continue
         weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
         near = at is not None and abs(n - at) <= _NEAR
@@ -395,7 +396,8 @@ def _type(folded: Sequence[str], at: int | None, ways: Sequence[Wording]) -> str
     """The kind of value that is asked for."""
     if at is None:
         return ""
-    near = folded[at : at + 2 + _NEAR]
+    spoken = folded[at : at + 2 + _NEAR]
+    near = tuple(word for before, word in pairwise(("", *spoken)) if before != "per")
     around = frozenset(map(stem, (*near, *folded[max(0, at - 1) : at], *folded[-2:])))
     way_type = next((way.type for way in ways if any(map(around.issuperset, way.triggers))), "")
     if folded[at] in _TYPES:

@@ -192,17 +192,42 @@ def test_the_unit_of_a_range_may_stand_once(tmp_path):
         ("How heavy is Lamp No. 7?", "1.9 kg"),
         ("Who is Olga Petrov?", ""),
         ("I like oil, what is the heaviest painting?", ""),
+        ("How many drum machines are there?", "2"),
+        ("Which drum machines were made before 1980?", "Kick"),
+        ("Which object is the oldest?", "Salt Road"),
+        ("Which exhibit is the oldest?", "Salt Road"),
+        ("How many exhibits are there in the Garden?", "2"),
+        ("What is the rent per day of Snare?", "12"),
+        ("What is the Garden?", ""),
     ],
 )
 def test_records_are_called_what_their_type_says(tmp_path, question, answer):
-    (tmp_path / "objects.csv").write_text(
-        "name,type,artist,year,material,weight_kg,room,donor\n"
+    (tmp_path / "exhibits.csv").write_text(
+        "name,type,artist,year,material,weight_kg,room,donor,rent_per_day\n"
         "Heron,sculpture,Ada Lind,1931,bronze,88,Garden,Olga Petrov\n"
         "Ferryman,sculpture,Bo Sund,1936,oak,41,Garden,\n"
         "Salt Road,painting,Jon Weid,1884,oil on canvas,11,Room 4,\n"
         "Loom,painting,Jon Weid,1889,tempera,9,Room 6,\n"
         "Lamp No. 7,tool,Seger,1903,brass,1.9,Mine,Olga Petrov\n"
+        "Kick,drum machine,Oda,1978,steel,7,Mine,,15\n"
+        "Snare,drum machine,Oda,1984,steel,5,Mine,,12\n"
     )
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.ingest(tmp_path / "objects.csv")
+        kb.ingest(tmp_path / "exhibits.csv")
         assert kb.query(None, question).answer == answer
+
+
+def test_a_filter_leaves_the_units_that_are_counted_and_compared(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for name, kind, year in (
+            ("Ox", "organ", 1960),
+            ("Elk", "organ", 1971),
+            ("Ram", "lute", 1900),
+        ):
+            kb.add(Unit(name, metadata={"type": kind, "year": year}))
+        answers = [
+            kb.query(None, question, where="type=organ").answer
+            for question in ("How many organs are there?", "Which organ is the oldest?")
+        ]
+        assert answers == ["2", "Ox"]
+        assert kb.query(None, "Which organ is the oldest?", where="year>1970").answer == ""
