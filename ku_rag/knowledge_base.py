@@ -914,13 +914,15 @@ class KnowledgeBase:
             for change in self.history(unit_id):
                 if number in (None, change.number):
                     return self.update(unit_id, **change.before(), by=by)
-        raise NotFound(f"the history of {unit_id!r} has no such change: `ku compact` deletes it")
+        raise NotFound(
+            f"the history of {unit_id!r} has no such change: merges and `ku compact` delete it"
+        )
 
     def merge(self, unit_id: str, other: str, *, dry_run: bool = False) -> UnitRecord:
         """Merge two units: all sources of `other` join `unit_id`, and `other` is deleted.
 
-        Its names become aliases, and its history is deleted. Relations and links to it, and stored
-        answers, lead to the merged unit. Ingesting the same files again keeps the merge.
+        Its names become aliases, and the history of both is deleted. Relations and links to it, and
+        stored answers, lead to the merged unit. Ingesting the same files again keeps the merge.
 
         Args:
             unit_id: id, or a name that no other unit has, of the unit that stays.
@@ -933,6 +935,8 @@ class KnowledgeBase:
         merged, second = self.show(unit_id), self.show(other)
         if merged.id == second.id:
             raise BadInput(f"{unit_id!r} and {other!r} are the same unit: name two units")
+        if dry_run and self._database.connection.in_transaction:
+            raise BadInput("a dry run cannot be part of kb.transaction(): make it before")
         with suppress(RollBack), self.transaction():
             merge_units(self._database.connection, merged.id, second.id)
             merged = self.show(merged.id)

@@ -25,6 +25,7 @@ from ku_rag.cli.options import (
     open_base,
 )
 from ku_rag.cli.output import remark
+from ku_rag.errors import KuError
 from ku_rag.plugins import extra
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ def serve(
     with _open(folders, read_only=options["read_only"], create=folder is not None) as opened:
         address = f"[{host}]" if ":" in host else host
         remark(f"serving {', '.join(opened)} at http://{address}:{port}{options['root_path']}/")
-        _run(opened, host, port, folder, **options)
+        try:
+            _run(opened, host, port, folder, **options)
+        except SystemExit:  # by uvicorn, which has logged the reason
+            raise KuError(f"the server did not start at {address}:{port}") from None
 
 
 def _run(

@@ -15,6 +15,8 @@ def merge_units(connection: Connection, unit_id: str, other_id: str) -> None:
     unit, other = rows = known_row(connection, unit_id), known_row(connection, other_id)
     chunks = content_rows.own_chunks(connection, other)
     moved = {row: (unit, text) for row, (_, text) in chunks.items()}
+    # What was before a change of one of them was without the texts of the other.
+    connection.execute("DELETE FROM history WHERE unit IN (?, ?)", rows)
     # The edits of one of them do not replace what the other declares.
     joined = "origin = 'join', declared = json_replace(declared, '$.replaces', json('false'))"
     connection.execute(f"UPDATE sources SET unit = ?, {joined} WHERE unit = ?", rows)

@@ -35,7 +35,7 @@ _MAX_PART = 32 << 20
 MAX_PICTURES = 100  # maximum number of pictures of a unit in a request
 
 _DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
-STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCII)
+STORED = re.compile(r"(?:(?:/[\w/.-]*)?/v1/images/)?([0-9a-f]{64})(?:\?.*)?", re.ASCII)
 """The address of a stored picture; the group is its hash."""
 _NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images", "words"})
 """Keys of the JSON of a unit that are not part of a record: "images" is read by `picture_files`."""

@@ -230,10 +230,15 @@ async def undo(request: Request, base: Base, form: UndoBody, if_match: IfMatch =
 
 
 @router.post("/merge", **WRITES)
-async def merge(base: Base, form: MergeBody) -> Response:
+async def merge(base: Base, form: MergeBody, if_match: IfMatch = "") -> Response:
     """Merge two units: all sources of the other one join the unit, and the other is deleted."""
-    merged = await base.change(lambda kb: kb.merge(form.unit, form.other, dry_run=form.dry_run))
-    return base.respond(merged)
+
+    def join(kb: KnowledgeBase) -> object:
+        return kb.merge(form.unit, form.other, dry_run=form.dry_run)
+
+    if form.dry_run:
+        return base.respond(await base.change(join))
+    return await change_unit(base, form.unit, if_match, join)
 
 
 @router.get("/facets")

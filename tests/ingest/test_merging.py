@@ -107,3 +107,22 @@ def test_a_unit_is_not_merged_with_itself_or_with_nothing(kb):
         kb.merge("a", "Eiffel Tower")
     with pytest.raises(NotFound, match="there is no unit 'x'"):
         kb.merge("a", "x")
+
+
+def test_changes_from_before_a_merge_cannot_be_undone(kb):
+    """What was before them is without the texts of the other unit."""
+    kb.update("a", texts=["It is 312 m high."])
+    kb.merge("a", "b", dry_run=True)
+    assert len(kb.history("a")) == 1
+    kb.merge("a", "b")
+    with pytest.raises(NotFound, match="merges and `ku compact` delete it"):
+        kb.undo("a")
+    assert "Colour: brown." in kb.show("a").texts
+    kb.update("a", name="Tower")
+    assert kb.undo("a").id == kb.show("Eiffel Tower").id == "a"
+
+
+def test_a_dry_run_is_not_part_of_a_transaction(kb):
+    with pytest.raises(BadInput, match="a dry run cannot be part"), kb.transaction():
+        kb.merge("a", "b", dry_run=True)
+    assert kb.show("b").name == "Tour Eiffel"

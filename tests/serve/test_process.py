@@ -498,3 +498,12 @@ def test_bases_in_a_folder_may_have_any_name(folder, tmp_path):
     finally:
         server.kill()
         server.communicate()
+
+
+def test_a_port_in_use_is_an_error(port, folder):
+    for workers in ("1", "2"):
+        options = ("--kb", str(folder), "--read-only", "--port", str(port), "--workers", workers)
+        command = [sys.executable, "-m", "ku_rag", "serve", *options]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 1
+        assert f"the server did not start at 127.0.0.1:{port}" in run.stderr

@@ -192,6 +192,8 @@ def test_units_are_merged(client, served):
     both = {"unit": "Mango", "other": "Kiwi"}
     preview = client.post("/v1/merge", json=both | {"dry_run": True}).json()
     assert (preview["aliases"], len(served.list())) == (["Kiwi"], 2)
+    stale = client.post("/v1/merge", json=both, headers={"If-Match": '"x"'})
+    assert (stale.status_code, len(served.list())) == (412, 2)
     assert client.post("/v1/merge", json=both).json() == preview
     assert client.get("/v1/units/Kiwi").json()["id"] == "Mango"
     assert client.post("/v1/merge", json=both).status_code == 422
