@@ -64,6 +64,10 @@ _OTHER_SUBJECT = re.compile(
     r"opposite|next|on|in|at|of|that|which)\b)"
 )
 """Begins a clause about something else: "the bridge beside it", "the keeper's house"."""
+_POSSESSED = re.compile(r"\W*(?:[A-Z][\w-]* )*[A-Z][\w-]*['’]s? ([a-z][\w-]*)")
+"""Begins a clause about something else: "Rosa Lind's brother"."""
+_PLANNED = re.compile(r"\b(?:is|are|was|were) to be\b|\b[Pp]lan(?:s|ned)? to\b")
+"""Leaves open whether it came so."""
 _SUBJECT = re.compile(r"\W*(?:it|he|she|they|this|the)\b", re.IGNORECASE)
 """Begins a clause about the unit of the text."""
 _AGENT = re.compile(r"\bby (?:(?:the|an?) (?:(?!of\b)[\w-]+ ){0,3})?$")
@@ -77,6 +81,9 @@ _CLAUSE = re.compile(
 """Up to where another verb may follow. A name or a number after "and" goes on with a list."""
 _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
+_ENDS_RELATIVE = re.compile(r",? (?:who|which|that)$")
+_IS_A = re.compile(r"\b(?:is|are|was|were|as|became) (?:an?|the|one of the) (?:[\w-]+ ?){1,4}$")
+"""Before a relative clause, what the unit is: "It is a villa that was built by Ann Roe"."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
 """Begins a clause that may be about something else."""
 _FEWEST = 2
@@ -133,7 +140,8 @@ class _Sentence:
     def is_hedged(self) -> bool:
         """Whether it leaves something open; the month of May and names of its units do not."""
         hedges = HEDGES.intersection(words(_MAY.sub("", self.text)))
-        return any(stem(word) not in self.about for word in hedges)
+        is_planned = _PLANNED.search(self.text) is not None
+        return is_planned or any(stem(word) not in self.about for word in hedges)
 
     @property
     def is_vague(self) -> bool:
@@ -372,16 +380,28 @@ def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:
     # "Carved from bone and horn" is one phrase.
     parts = [sentence.text] if question.complement else _CLAUSE.findall(sentence.text)
     for part in parts:
-        subject = _OTHERS.match(part) or _OTHER_SUBJECT.match(part)
+        subject = _OTHERS.match(part) or _OTHER_SUBJECT.match(part) or _POSSESSED.match(part)
         if subject:
             other = stem(subject[1]) not in question.every | question.names | question.answer_stems
         else:
             own = _SUBJECT.match(part) or not question.names.isdisjoint(map(stem, words(part)[:1]))
-            other = begins_other and not own
+            other = (begins_other and not own) or _is_of_other(question, before)
         begins_other = other and (begins_other or not before)
         if not other:
             yield replace(sentence, text=part)
         before += part
+
+
+def _is_of_other(question: Question, before: str) -> bool:
+    """Whether a relative clause is about another thing than the unit: "Karl Lind, who [died]"."""
+    relative = _ENDS_RELATIVE.search(before)
+    antecedent = before[: relative.start()] if relative else ""
+    known = question.every | question.names | question.answer_stems | _PRONOUNS
+    *_, first, last = ["", "", *re.findall(r"[\w-]+", antecedent)]
+    # "The Olt dam, which" is not the Tarn dam.
+    is_named_else = first[:1].isupper() and every_stem(first).isdisjoint(known)
+    is_known = not every_stem(last).isdisjoint(known) and not is_named_else
+    return relative is not None and not is_known and not _IS_A.search(antecedent)
 
 
 def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:

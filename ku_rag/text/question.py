@@ -50,9 +50,8 @@ HEDGES = frozenset(words("may might could would if unless almost nearly some cla
 HEDGES |= frozenset(
     words("should will shall scheduled planned intended supposed refused failed wanted")
 )
-HEDGES |= frozenset(
-    words("legend believe believed claims allegedly reportedly probably perhaps disagree unknown")
-)
+HEDGES |= frozenset(words("legend believe believed claims allegedly reportedly probably perhaps"))
+HEDGES |= frozenset(words("disagree unknown meant doubt doubts"))
 """Words that leave open whether a sentence is so."""
 _PREPOSITIONS = frozenset(words("of from with for as on by"))
 TURNING = frozenset(words("by before after above below under over than without from to"))

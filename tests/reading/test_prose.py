@@ -355,6 +355,13 @@ def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
         ("According to legend, it was founded by King Arn.", "Who founded the Abbey?"),
         ("It stands on a hill 200 metres high.", "How high is the Abbey?"),
         ("It lies 20 miles from Hull.", "Where is the Abbey?"),
+        ("The Abbey was to be built in 1960, but money ran out.", "When was the Abbey built?"),
+        ("Plans to close the Abbey in 2030 were dropped.", "When will the Abbey close?"),
+        ("The Abbey was meant to cost 40 euros.", "How much did the Abbey cost?"),
+        ("It replaced a ferry that was built in 1820.", "When was the Abbey built?"),
+        ("The Abbey taught Ida Holm, who won a medal in 1950.", "When did the Abbey win a medal?"),
+        ("Ann Roe's brother found the Abbey in 1901.", "Who found the Abbey?"),
+        ("Critics doubt that the Abbey is genuine.", "Is the Abbey genuine?"),
     ],
 )
 def test_what_is_said_of_something_else_or_is_not_so_is_not_stated(ask, text, question):
