@@ -49,7 +49,8 @@ def verdict(answer: str, question: dict[str, Any]) -> str:
     if items:
         is_right = listed == {*map(_plain, items)}
     elif answer.endswith("."):  # a sentence holds the answer
-        is_right = any(f" {_plain(one)} " in f" {_plain(answer)} " for one in answers)
+        words = f" {_plain(answer)} "
+        is_right = any(f" {_plain(accepted)} " in words for accepted in answers)
     else:
         is_right = _plain(answer) in map(_plain, answers)
     return "right" if is_right else "wrong"

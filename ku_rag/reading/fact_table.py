@@ -195,20 +195,21 @@ class FactTable:
         """Return whether several texts of the base, or the name of a source, have a folded word."""
         if keywords.has_word(self.connection, word, least=2):
             return True
-        sources = self.connection.column(
+        return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for uri in self._uris)
+
+    @cached_property
+    def _uris(self) -> list[str]:
+        """The names of some sources."""
+        return self.connection.column(
             "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
         )
-        return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for uri in sources)
 
     @cached_property
     def record_nouns(self) -> frozenset[str]:
         """Stems of the names of files of records, "instruments.csv", if units declare no kinds."""
         if FactReader(self.connection).kinds() != [ANY_KIND]:
             return frozenset()
-        sources = self.connection.column(
-            "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
-        )
-        files = {uri.partition("#")[0].rpartition("/")[2] for uri in sources}
+        files = {uri.partition("#")[0].rpartition("/")[2] for uri in self._uris}
         names = (file.rpartition(".")[0] for file in files if file.endswith(_RECORDS))
         return frozenset(stem(word) for name in names for word in words(name))
 

@@ -67,7 +67,7 @@ _OTHER_SUBJECT = re.compile(
 _POSSESSED = re.compile(r"\W*(?:[A-Z][\w-]* )*[A-Z][\w-]*['’]s? ([a-z][\w-]*)")
 """Begins a clause about something else: "Rosa Lind's brother"."""
 _PLANNED = re.compile(r"\b(?:is|are|was|were) to be\b|\b[Pp]lan(?:s|ned)? to\b")
-"""Leaves open whether it came so."""
+"""A plan, which may have failed."""
 _SUBJECT = re.compile(r"\W*(?:it|he|she|they|this|the)\b", re.IGNORECASE)
 """Begins a clause about the unit of the text."""
 _AGENT = re.compile(r"\bby (?:(?:the|an?) (?:(?!of\b)[\w-]+ ){0,3})?$")
@@ -82,6 +82,7 @@ _CLAUSE = re.compile(
 _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
 _ENDS_RELATIVE = re.compile(r",? (?:who|which|that)$")
+"""Ends with the pronoun of a relative clause."""
 _IS_A = re.compile(r"\b(?:is|are|was|were|as|became) (?:an?|the|one of the) (?:[\w-]+ ?){1,4}$")
 """Before a relative clause, what the unit is: "It is a villa that was built by Ann Roe"."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
@@ -107,7 +108,7 @@ _OF_OTHER = re.compile(r"\W*(?:The|An?) [\w -]+? of (?:the )?([A-Z]\w+)\b")
 """Begins a clause about something of another name: "the mayor of Hopeville"."""
 _PRONOUNS = every_stem("it they he she")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?$")
-"""Before a verb, what it is done to stands."""
+"""Before a verb in the passive voice."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 _CLOSE = 0.5
@@ -337,10 +338,12 @@ def _whole_sentence(
         stated = sentence.stems | sentence.about
         if question.kind == "yes-no":
             return bool(content & sentence.stems) and content <= stated
-        known = question.every | question.names | sentence.about
+        subject = question.every | question.names | sentence.about
         for clause in _clauses(question, sentence):
             other = _OF_OTHER.match(clause.text)
-            is_about = content & clause.stems and not (other and not every_stem(other[1]) <= known)
+            is_about = content & clause.stems and not (
+                other and not every_stem(other[1]) <= subject
+            )
             if is_about and _has_value(question, clause, sentence):
                 return content <= (question.implied(stated) if is_named else stated)
         return False
@@ -396,11 +399,11 @@ def _is_of_other(question: Question, before: str) -> bool:
     """Whether a relative clause is about another thing than the unit: "Karl Lind, who [died]"."""
     relative = _ENDS_RELATIVE.search(before)
     antecedent = before[: relative.start()] if relative else ""
-    known = question.every | question.names | question.answer_stems | _PRONOUNS
+    subject = question.every | question.names | question.answer_stems | _PRONOUNS
     *_, first, last = ["", "", *re.findall(r"[\w-]+", antecedent)]
     # "The Olt dam, which" is not the Tarn dam.
-    is_named_else = first[:1].isupper() and every_stem(first).isdisjoint(known)
-    is_known = not every_stem(last).isdisjoint(known) and not is_named_else
+    is_named_else = first[:1].isupper() and every_stem(first).isdisjoint(subject)
+    is_known = not every_stem(last).isdisjoint(subject) and not is_named_else
     return relative is not None and not is_known and not _IS_A.search(antecedent)
 
 

@@ -222,7 +222,7 @@ def register(
 
 
 def _sample(pyramid: Pyramid, frames: Frames) -> tuple[Floats, NDArray[np.bool_]]:
-    """Colours in frames float64[n, 6], float32[3, n, points], and which lie in the picture."""
+    """Return colours in frames float64[n, 6] as float32[3, n, points], and which are inside."""
     x, y, width, height, rotation, shear = frames.T
     cos, sin = np.cos(rotation), np.sin(rotation)
     spacing = np.log2(np.maximum(np.minimum(width / WIDE, height / HIGH), 1))
