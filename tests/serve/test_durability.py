@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import httpx
 import pytest
 
@@ -59,7 +59,7 @@ def wait_for(port, location, *states):
 
 def folders_of_jobs(base):
     """The folders of jobs that wait, or that left a file out and can be run again."""
-    with closing(sqlite3.connect(base / "uploads" / "jobs.sqlite")) as connection:
+    with closing(apsw.Connection(str(base / "uploads" / "jobs.sqlite"))) as connection:
         rows = connection.execute("SELECT folder, results FROM jobs").fetchall()
     reports = {folder: json.loads(results).get("report") for folder, results in rows}
     return {folder for folder, report in reports.items() if not report or report["quarantined"]}
