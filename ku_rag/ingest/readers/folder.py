@@ -3,8 +3,9 @@
 A sub-folder is a unit if it directly holds pictures that its documents do not name, or a single
 document. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents
 are units, or their headings are; so are pictures in the ingested folder. A picture that a record or
-document names, in the same folder or below it, belongs to it alone. Knowledge bases are skipped.
-What cannot be read is reported, and the rest is read.
+document names, in the same folder or below it, belongs to it alone. Folders of pictures alone come
+last: their pictures belong to the units whose names they bear, if they bear any. Knowledge bases
+are skipped. What cannot be read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.readers.decoding import clean_name, file_name
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.readers.parser import Parsing
+from ku_rag.ingest.readers.picture_names import PictureNames, picture_record
 from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
@@ -76,6 +78,10 @@ def _kind(path: Path) -> str | None:
     return "picture" if suffix in PICTURE_SUFFIXES else reader and reader.returns
 
 
+def _is_picture(path: Path) -> bool:
+    return _kind(path) == "picture"
+
+
 def _no_reader(path: Path) -> str:
     what = path.suffix or "files without a suffix"
     hint = "; write one object a line and call it .jsonl" if path.suffix == ".json" else ""
@@ -114,16 +120,48 @@ class _Contents:
 
 def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
     """Yield what the files of a folder describe, and those of the folders below it."""
-    waiting, named = [root], set[Path]()
+    waiting, named, names = [root], set[Path](), PictureNames(root)
+    of_pictures: list[Path] = []
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
         identity = "" if folder == root else folder.relative_to(root).as_posix()
-        for item in _items(identity, contents, named, parsing):
+        if identity and contents.unit_files and all(map(_is_picture, contents.unit_files)):
+            of_pictures.append(folder)
+            contents.unit_files = []
+        for item in _items(identity, contents, named, names, parsing):
             named |= _named_pictures(item)
+            names.add(item)
             yield item
         waiting += reversed(contents.folders)
+    for folder in of_pictures:
+        files = [path for path in _contents(folder, root).unit_files if path not in named]
+        yield from _pictures(folder.relative_to(root).as_posix(), files, names, parsing)
+
+
+def _pictures(
+    identity: str, files: Sequence[Path], names: PictureNames, parsing: Parsing
+) -> Iterator[Item]:
+    """Yield what a folder of pictures shows: units that it or its pictures name, or one unit.
+
+    The names count if they are those of all pictures, or of two units or more; the other pictures
+    are then units of their own, as in the ingested folder.
+    """
+    if not files:
+        return
+    if unit := names.unit(identity.rpartition("/")[2]):
+        yield picture_record(unit, files)
+        return
+    units = [names.unit(path.stem, is_view=True) for path in files]
+    if len({unit.id for unit in units if unit}) < 2 and None in units:
+        yield from _unit(identity, files, parsing)
+        return
+    for path, unit in zip(files, units, strict=True):
+        if unit:
+            yield picture_record(unit, [path])
+        else:
+            yield from _unit(f"{identity}/{path.stem}", [path], parsing)
 
 
 def _named_pictures(item: Item) -> set[Path]:
@@ -187,7 +225,7 @@ def _check_link(path: Path, root: Path) -> None:
 
 
 def _items(
-    identity: str, contents: _Contents, named: Set[Path], parsing: Parsing
+    identity: str, contents: _Contents, named: Set[Path], names: PictureNames, parsing: Parsing
 ) -> Iterator[Item]:
     """Yield what the files of a folder describe, record files first.
 
@@ -201,7 +239,7 @@ def _items(
             yield Quarantined(path.as_posix(), str(error))
     files = [path for path in contents.unit_files if path not in named]
     if identity:
-        documents = [path for path in files if _kind(path) != "picture"]
+        documents = [path for path in files if not _is_picture(path)]
         if documents != files:
             items = list(_unit(identity, files, parsing))
             if set(files).difference(documents, *map(_named_pictures, items)):
@@ -209,17 +247,19 @@ def _items(
                 return
         yield from _documents(documents, parsing, "folder" if len(documents) == 1 else "")
         return
-    pictured = dict[str, list[Path]]((path.stem, []) for path in files if _kind(path) == "picture")
+    pictured = dict[str, list[Path]]((path.stem, []) for path in files if _is_picture(path))
     documents = []
     for path in files:
         pictured.get(path.stem, documents).append(path)
     yield from _documents(documents, parsing)
     groups = pictured.items()
-    for stem, group in sorted(groups, key=lambda item: all(_kind(p) == "picture" for p in item[1])):
-        yield from _unit(stem, [path for path in group if path not in named], parsing)
+    for stem, group in sorted(groups, key=lambda item: all(map(_is_picture, item[1]))):
+        files = [path for path in group if path not in named]
+        unit = names.unit(stem, is_view=True) if all(map(_is_picture, files)) else None
+        yield from (picture_record(unit, files),) if unit and files else _unit(stem, files, parsing)
 
 
-def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
+def _unit(identity: str, files: Sequence[Path], parsing: Parsing) -> Iterator[Item]:
     """Yield the unit of one folder, with a source for each file."""
     identity = unicodedata.normalize("NFC", identity)
     try:
@@ -227,7 +267,7 @@ def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
     except BadInput as error:
         yield from (Quarantined(path.as_posix(), str(error)) for path in files)
         return
-    documents = [path for path in files if _kind(path) != "picture"]
+    documents = [path for path in files if not _is_picture(path)]
     sources = [Source(path.as_posix(), images=(path,)) for path in files if path not in documents]
     for item in _documents(documents, parsing, "whole"):
         if isinstance(item, Record):
