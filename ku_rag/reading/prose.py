@@ -18,6 +18,7 @@ from itertools import pairwise
 from ku_rag.retrieval.names import parted
 from ku_rag.text.question import (
     HEDGES,
+    HELPING,
     PLACE_NOUNS,
     THINGS,
     TURNING,
@@ -109,6 +110,8 @@ _OF_OTHER = re.compile(r"\W*(?:The|An?) [\w -]+? of (?:the )?([A-Z]\w+)\b")
 _PRONOUNS = every_stem("it they he she")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?$")
 """Before a verb in the passive voice."""
+_DONE_BY = re.compile(r"\b(?:is|are|was|were|been) (?:\w+ ){1,2}by\b")
+"""What somebody did to the unit."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 _CLOSE = 0.5
@@ -292,6 +295,8 @@ def _unit_that(
     if is_open or is_short or question.words[:1] not in (("which",), ("what",)):
         return None
     noun = stem(question.which)
+    # "What did Ann build?": the unit was built.
+    is_object = not noun and not HELPING.isdisjoint(question.words[1:2])
     by_owner: dict[str, _Sentence] = {}
     for sentence in candidates:
         piece = evidence[sentence.piece]
@@ -301,7 +306,8 @@ def _unit_that(
         is_owned = len(piece.owner_names) == 1 and not (piece.table or piece.section)
         # "What was the Blue Room before?" asks for no unit.
         has_order = TURNING.intersection(question.words) <= {*sentence.words}
-        if is_owned and is_kind and has_all and has_order and not sentence.is_vague:
+        fits = is_kind and has_all and has_order and not sentence.is_vague
+        if is_owned and fits and (not is_object or _DONE_BY.search(sentence.text)):
             by_owner.setdefault(piece.owner_names[0], sentence)
     if len(by_owner) != 1:
         return None
@@ -412,7 +418,7 @@ def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:
     # "How heavy?" is answered by "it weighs".
     rest = clause.text[: value.start] + clause.text[value.end :]
     covered = clause.stems | question.implied(frozenset(map(stem, words(rest))))
-    needed = question.weights.keys() & (question.content if question.names else {question.verb})
+    needed = question.weights.keys() & question.content
     return covered.issuperset(needed) and not clause.stems.isdisjoint(question.answer_stems)
 
 

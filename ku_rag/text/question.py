@@ -35,7 +35,8 @@ _TELLING = frozenset(
     words("know suggest advise tell show give list name say explain describe recommend find")
 )
 """After "can you", these ask for more than yes or no."""
-_HELPING = frozenset(words("do does did can could should will would must may"))
+HELPING = frozenset(words("do does did can could should will would must may"))
+"""Verbs before the subject of a question for an object: "What does Ann keep?"."""
 _PARTICIPLE = re.compile(r"(ed|wn|ught|ung|made|built)$")
 _LISTING = {("are", "there"), ("do", "you"), ("do", "we"), ("have", "you"), ("have", "we")}
 """Questions for yes or no that a list answers: "Do you have red lamps?"."""
@@ -374,7 +375,7 @@ def _contents(
         follows = (n - 1 in inside and n not in inside) or (
             n > 1 and folded[n - 2] in ("which", "what")
         )
-        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])):
+        if follows and (_PARTICIPLE.search(word) or not HELPING.isdisjoint(folded[:n])):
             contents.verbs.add(stemmed)
     return contents
 

@@ -315,6 +315,7 @@ def test_periods_numbers_in_words_and_kinds_are_values(ask, question, answer):
     [
         ("Which clock was built in Graz?", "Ember Clock"),
         ("What did Johann Reiter build?", "Ember Clock"),
+        ("What did Johann Reiter mend?", "Johann Reiter mended bells."),
         ("Which object was built by Johann Reiter?", "Ember Clock"),
         ("Which clock won the Baxter Prize?", ""),
         ("Which clock lost to the Night Ferry?", "Ember Clock"),
@@ -331,7 +332,8 @@ def test_periods_numbers_in_words_and_kinds_are_values(ask, question, answer):
 def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
     clock = "The clock was built by Johann Reiter in Graz. It lost to the Night Ferry, which won "
     texts = {
-        "Ember Clock": clock + "the Baxter Prize. Its maker Jan sold a jar from Corfu. It "
+        "Ember Clock": clock
+        + "the Baxter Prize. Johann Reiter mended bells. Its maker Jan sold a jar from Corfu. It "
         "is the oldest clock in Kent and stands beside the tallest oak in Kent.",
         "Cup": "It is red and blue. It is the second largest cup in Kent.",
         "Steel Lamp": "The lamp comes with a two-year guarantee.",
@@ -494,6 +496,12 @@ def test_without_a_named_unit_the_clause_holds_the_verb():
     assert read("Who invented the steam engine?", [piece], []).answer == ""
     piece = replace(piece, text="Old Tom invented the steam engine in 1702.")
     assert read("Who invented the steam engine?", [piece], []).answer == "Old Tom"
+
+
+def test_without_a_named_unit_the_clause_of_a_value_holds_all_that_is_asked():
+    text = "Since 1987 a baker has used the ground floor, and on Saturdays visitors watch the rye."
+    piece = Evidence("E1", 1, ("t",), "", text, 1.0, ("t",))
+    assert read("When can visitors watch rye being ground?", [piece], []).answer != "Since 1987"
 
 
 @pytest.mark.parametrize(
