@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from ku_rag.cli.output import (
 )
 from ku_rag.papers import STRICT
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
+from ku_rag.picture_paths import PICTURE_SUFFIXES
 
 _METHOD = click.Choice(["evidence", "model-only"])
 
@@ -80,7 +82,7 @@ def query(
     plan_only: bool,
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
-    """Answer QUESTION about the picture IMAGE ("-" asks without a picture).
+    """Answer QUESTION about the picture IMAGE, or without a picture if IMAGE is left out or "-".
 
     With --method evidence a graph is first built for the question from texts, tables and pictures,
     by the model or from facts; three options leave out a step of it. With --plan the model or an
@@ -101,8 +103,10 @@ def query(
             raise click.UsageError("--batch FILE needs --out, and no IMAGE, --passage or --report")
         _answer_batch(batch, out, resume, options)
         return
+    if image and question is None and not _is_picture(image):
+        image, question = "-", image
     if image is None or question is None:
-        raise click.UsageError('give IMAGE and QUESTION ("-" asks without a picture), or --batch')
+        raise click.UsageError("give IMAGE and QUESTION, or QUESTION alone, or --batch")
     picture = None if image == "-" else image
     if plan_only and (passage or report):
         raise click.UsageError("--plan-only answers nothing: leave out --passage and --report")
@@ -121,6 +125,12 @@ def query(
         remark_usage(answer.correction.usage, base.settings)
     for written in (*answer.passage, *([report] if report else [])):
         remark(f"wrote {written}")
+
+
+def _is_picture(argument: str) -> bool:
+    """Whether the only argument is a picture, perhaps one that is not there, and no question."""
+    path = Path(argument)
+    return argument == "-" or path.suffix.lower() in PICTURE_SUFFIXES or os.path.exists(path)
 
 
 def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:

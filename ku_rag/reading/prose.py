@@ -417,8 +417,10 @@ def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:
     """Whether a value in a clause may answer: it is about the unit, and about all that is asked."""
     # "How heavy?" is answered by "it weighs".
     rest = clause.text[: value.start] + clause.text[value.end :]
-    covered = clause.stems | question.implied(frozenset(map(stem, words(rest))))
-    needed = question.weights.keys() & question.content
+    covered = clause.stems | clause.about | question.implied(frozenset(map(stem, words(rest))))
+    # "When did Ann visit the mill?" ends with no verb.
+    is_whole = question.names or not HELPING.isdisjoint(question.words[1:2])
+    needed = question.weights.keys() & (question.content if is_whole else {question.verb})
     return covered.issuperset(needed) and not clause.stems.isdisjoint(question.answer_stems)
 
 

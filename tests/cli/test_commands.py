@@ -129,8 +129,9 @@ def test_query_writes_passage_and_report(ku, fruit_base, tmp_path):
 
 
 def test_a_question_without_a_picture(ku, fruit_base):
-    asked = ku("query", "-", "Which country does the Mango come from?", "--json").json
-    assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
+    for image in ([], ["-"]):
+        asked = ku("query", *image, "Which country does the Mango come from?", "--json").json
+        assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
 
 
 def test_show_takes_a_name_that_one_unit_has(ku):
@@ -307,7 +308,9 @@ def test_sync_tells_what_it_deleted(ku, fruits):
         (["add", "--name", " "], 1, "name is empty"),
         (["add"], 2, "--name"),
         (["add", "--name", "x", "--metadata", "{"], 2, "JSON"),
-        (["query", "only-one"], 2, "QUESTION"),
+        (["query", "-"], 2, "QUESTION"),
+        (["query", "fruits/Kiwi/photo.png"], 2, "QUESTION"),
+        (["query", "nowhere.png"], 2, "QUESTION"),
         (["search"], 2, "--image"),
         (["fly"], 2, "fly"),
         (["list", "--limit", "0"], 2, "limit"),
