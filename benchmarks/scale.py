@@ -12,10 +12,10 @@ milliseconds unless the name says otherwise: other work on the machine changes i
 for the disk is not in it. "First answer, cold" is the wall time of the first query after the page
 cache of the files was dropped. The recall is that of the row "vector" against a full comparison.
 
-The other systems (benchmarks/systems.py) get the same rows in the shape "chunk", up to 100,000,
-with indexes of the fields and the parameters that find .99 of the nearest. Chroma ranks no texts;
-txtai filters the first 100 or 1,000 hits and has no list. --write keeps rows of earlier runs with
-the same version of ku-rag.
+The other systems (benchmarks/systems.py) get the same rows in the shape "chunk", up to 100,000
+(LanceDB a million), with indexes of the fields and the parameters that find .99 of the nearest.
+Chroma ranks no texts; txtai filters the first 100 or 1,000 hits and has no list. --write keeps rows
+of earlier runs with the same version of ku-rag.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from benchmarks.systems import REPEATS, SYSTEMS, Data, Vectors, picture
 
 SHAPES = {"chunk": 1_000_000, "ten": 100_000, "pictures": 100_000}
 """Shapes, and the most units of each that are measured."""
-PEER_UNITS = 100_000
+PEERS = {name: 100_000 for name in SYSTEMS} | {"LanceDB": 1_000_000}
+"""Most units of another system that are measured, all in the shape "chunk"."""
 STAGES = ("build", "ask", "change", "maintain")
 VARIABLES = dict.fromkeys(
     ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"), "1"
@@ -172,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for shape in options.shapes.split(","):
         for units in map(int, options.units.split(",")):
             for system in options.systems.split(","):
-                most = SHAPES[shape] if system == "ku-rag" else PEER_UNITS * (shape == "chunk")
+                most = SHAPES[shape] if system == "ku-rag" else PEERS[system] * (shape == "chunk")
                 if units > most:
                     continue
                 figures = measure(system, shape, units, options.folder)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,26 @@ def has_checksums(connection: Connection) -> bool:
     """Return whether the pages of a file are as `prepare_file` makes them; 0.1.0 made others."""
     (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     return (page_bytes, connection.reserve_bytes("main")) == (PAGE_BYTES, CHECKSUM_BYTES)
+
+
+def write_checksums(path: Path) -> None:
+    """Write each page of a file again, with its checksum.
+
+    `cksumvfs` computes checksums once the first page of a file is written. `VACUUM INTO` writes the
+    pages that its cache has no room for before that one.
+
+    Raises:
+        apsw.Error: the file cannot be written.
+    """
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
+    file = apsw.VFSFile(_VFS, str(path), [flags, 0])
+    try:
+        with path.open("rb") as pages:
+            for number, page in enumerate(iter(partial(pages.read, PAGE_BYTES), b"")):
+                file.xWrite(page, number * PAGE_BYTES)
+        file.xSync(apsw.SQLITE_SYNC_NORMAL)
+    finally:
+        file.xClose()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from ku_rag.store.connection import Connection, connect, explained, snapshot
+from ku_rag.store.connection import Connection, connect, explained, snapshot, write_checksums
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
@@ -60,12 +60,13 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Sna
             reader.execute("SELECT count(*) FROM meta").fetchone()
             try:
                 database.connection.execute("VACUUM INTO ?", (str(copy.database),))
+                write_checksums(copy.database)
             except (apsw.FullError, apsw.IOError) as error:
                 if getattr(error, "extendedresult", 0) in _UNWRITTEN:
                     raise OSError(str(error)) from error
                 raise
             copy.copied.touch()
-            with closing(connect(copy.database)) as connection:
+            with explained(copy.database), closing(connect(copy.database)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 listed = "SELECT hash, file FROM images ORDER BY hash"
                 pictures, left_out = copy_pictures(connection, listed, layout, copy, link=link)

@@ -41,6 +41,17 @@ def rows(kb: KnowledgeBase) -> dict[str, list[tuple]]:
     }
 
 
+def test_a_snapshot_of_more_pages_than_the_cache_has_room_for(base, tmp_path):
+    connection = base._database.connection
+    base.add(Unit("Long", id="long", texts=[" ".join(map(str, range(200_000)))]))
+    connection.execute("PRAGMA cache_size = 10")
+    assert connection.execute("PRAGMA page_count").fetchone()[0] > 100
+    base.snapshot(tmp_path / "copy")
+    with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed()) as kb:
+        assert kb.verify().problems == ()
+        assert rows(kb) == rows(base)
+
+
 def test_a_snapshot_is_the_base(base, tmp_path):
     (base.path / "ku.toml").write_text("k_chunks = 5\n")
     done = base.snapshot(tmp_path / "copy").to_dict()
