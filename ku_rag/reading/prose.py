@@ -92,7 +92,8 @@ _FEWEST = 2
 """Content words of a question for a unit, of which a sentence has all."""
 _PHRASE = re.compile(
     r" (?:(?:an?|the) )?(?P<what>[^,.;:()]+?)(?=[,.;:()]|\Z| (?:in|on|at|by|since|until|with|for|"
-    r"to|when|where|which|that|who|as|because|from|but|and (?:is|was|has|it|the))\b)"
+    r"to|when|where|which|that|who|as|because|from|but|"
+    r"and (?:is|was|has|it|the|\w+(?:s|ed) (?:\d+|an?|the)))\b)"
 )
 """What a preposition belongs to: "carved from [bone] in 1806"."""
 _TIME = re.compile(

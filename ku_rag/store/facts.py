@@ -24,7 +24,7 @@ from ku_rag.text.statements import Statement, locate
 from ku_rag.text.values import Quantity, quantity, unit_of_label
 from ku_rag.types import Serializable
 
-EXTRACTOR = 2
+EXTRACTOR = 3
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
 METADATA, TEXT, TABLE, PART = "metadata", "text", "table", "part"
 """Origins of facts. A part is an item of a list in a value: "red" of "pink and red"."""

@@ -262,6 +262,7 @@ class Question:
         label is of entities. None if the label does not answer.
         """
         content = frozenset(self.content)
+        agents = agents and not _asks_thing(self.words)
         met = frozenset(word for word in content if agents and root(word) in roots(label))
         if label and (roots(label) == roots(met) or label <= content):
             ways = _ways_of_label(label)
@@ -291,6 +292,11 @@ class Question:
         return frozenset().union(way.extra, *filter(self.every.issuperset, way.triggers))
 
 
+def _asks_thing(folded: Sequence[str]) -> bool:
+    """Whether a question asks for no person: "What is it made of?"."""
+    return folded[:1] == ("what",) and folded[-1] in _PREPOSITIONS - {"by"}
+
+
 def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     """Take the first 1,000 characters of a question apart; it may be about units of these names."""
     tokens = tokenize(text[:MOST_CHARACTERS])
@@ -307,7 +313,12 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     contents = _contents(text, tokens, inside, at)
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    ways = [way for way in _WAYS if any(phrase <= outside for phrase in way.triggers)]
+    ways = [
+        way
+        for way in _WAYS
+        if any(phrase <= outside for phrase in way.triggers)
+        and not (_asks_thing(folded) and way.type == "person")
+    ]
     # "Where keep" tells more than "where".
     ways.sort(key=lambda way: -max(len(phrase) for phrase in way.triggers if phrase <= outside))
     unnamed = tuple(word for n, word in enumerate(folded) if n not in inside)

@@ -49,6 +49,14 @@ def test_facts_are_read_from_metadata_and_lines(kb):
     assert facts["Price", "1,200 g"].source.startswith("add:lamp/")
 
 
+def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
+    text = "The lamp 17 was built in Kern. The North Hall is closed. The lamp is heavy. "
+    kb.add(
+        Unit("Steel Lamp 17", id="lamp", texts=(text + "The height is 40 m. Its wick is flat.",))
+    )
+    assert {label for label, _ in facts_of(kb, "lamp")} == {"height", "wick"}
+
+
 def test_facts_of_tables_belong_to_the_unit_that_a_row_links_to_or_names(kb):
     rows = ((Cell("Old Rhine", link="rhine"), Cell("1,230 km")), (Cell("Elbe"), Cell("1,094 km")))
     table = Table(("River", "Length"), rows, "Rivers of Europe")
