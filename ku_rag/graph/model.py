@@ -230,12 +230,13 @@ class Graph:
         )
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
-        """Return the units and other entities that have one of some names, by the name's key."""
+        """Return units and other entities by keys of their names; "the tower" is also "Tower"."""
         entities: dict[str, list[Entity]] = {}
         for key, unit, *entity in self.connection.execute(
-            "SELECT n.key, u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id "
-            "FROM json_each(?1) r "
-            "CROSS JOIN names n ON n.key = r.value CROSS JOIN units u ON u.row = n.unit "
+            "SELECT r.value, u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id "
+            "FROM json_each(?1) r CROSS JOIN names n ON n.key IN "
+            "(r.value, substr(r.value, 1 + 4 * (r.value LIKE 'the %'))) "
+            "CROSS JOIN units u ON u.row = n.unit "
             "LEFT JOIN entities e ON e.unit = u.row UNION "
             "SELECT e.key, NULL, e.row, e.name, e.kind, NULL FROM json_each(?1) r "
             "CROSS JOIN entities e ON e.key = r.value WHERE e.unit IS NULL ORDER BY 3",

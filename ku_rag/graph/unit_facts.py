@@ -93,7 +93,7 @@ def as_step(
     """Return a fact as a relation to its value; the unit of "Weight (kg): 3" goes to the value."""
     plain, unit = unit_of_label(label)
     if unit and value.replace(",", "").replace(".", "").isdigit():
-        label, value = plain, f"{value} {unit}"
+        label, value = plain + "".join(label.partition("_per_")[1:]), f"{value} {unit}"
     value = _TRUTH.get(value.lower(), value)
     tail = Entity(NO_ROW - zlib.crc32(name_key(value).encode()), value, "")
     chunk, start, end = place or (None, None, None)

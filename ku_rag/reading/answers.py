@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.text.question import Question
-from ku_rag.text.stems import every_stem, label_stems
+from ku_rag.text.stems import every_stem, label_stems, stems
 from ku_rag.text.tokens import words
 from ku_rag.text.values import find_values, quantity, unit_of_label
 
@@ -42,7 +42,10 @@ def fits_type(question: Question, step: Step, end: Entity) -> bool:
         return any(map(str.isdigit, end.name))
     if question.kind == "yes-no" or not step.has_value:
         return True
-    if end.name in ("yes", "no"):
+    # "What does it cost?" does not ask for "rent_per_day".
+    rate = stems(step.relation.partition("_per_")[2])
+    is_rate = rate and question.every.isdisjoint(rate | own_stems(step.relation))
+    if end.name in ("yes", "no") or (is_rate and question.type == "money"):
         return False
     if question.type in ("", "name"):
         return True

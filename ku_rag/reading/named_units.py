@@ -105,11 +105,11 @@ def _trace(
         mentions.insert(0, EntityMention((start,), -1))
     names = [" ".join(mention.words) for mention in mentions]
     question = analyse(text, tuple([*names, start.name] if start else names))
-    if question.kind not in ("value", "yes-no") or question.negated:
+    if question.kind not in ("value", "yes-no"):
         return None
     facts = FactReader(graph.connection, graph.among)
     tracer = _Tracer(text, LinkReader(graph, facts, question, mentions), table)
-    traced = tracer.of_mentions() if mentions else None
+    traced = tracer.of_mentions() if mentions and not question.negated else None
     return traced or (None if is_shown else tracer.sets.read())
 
 
@@ -313,7 +313,7 @@ class _Tracer:
             if name in ("yes", "no"):
                 if link.is_asked and not left:
                     return Traced((name,), path)
-            elif is_negated(words(name)):
+            elif is_negated(words(name)) or {"until"} & {*words(name)} - {*self.question.words}:
                 continue
             elif left <= numbers and len(wanted) == 1 and (stated := amounts(name)):
                 if len(stated) == 1 and stated[0].unit == wanted[0].unit and link.is_only(links):

@@ -50,9 +50,11 @@ _CODE = re.compile(r"\d{6}|\d[./-]\d")
 """A number that is a value by itself: "4010180071", "1899.3"."""
 _WHO = re.compile(
     r"\s*(?:[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}|"
-    r"[Ww]hat(?: is| was|['’]s)(?: the)?(?: [A-Z][\w'’.-]*)+)\s*[?.]?\s*"
+    r"[Ww]hat(?: is| was|['’]s)(?: the)?(?: [A-Z][\w'’.-]*)+|[Ww]hy\b.*)\s*[?.]?\s*"
 )
-"""Asks what a value is, "Who is Ann Miller?", "What is the Attic?", and for no unit that has it."""
+"""Asks why, or what a value is, "Who is Ann Miller?", "What is the Attic?", and for no units."""
+_FALSE = ("no", "false", "broken", "defective", "faulty")
+"""Values of what is not so, or does not work."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
 
@@ -163,7 +165,9 @@ class UnitSetReader:
         if self._kinds:
             return frozenset().union(*self._kinds.values())
         if self._thing:
-            return (THINGS | self.table.record_nouns) & self._question.every
+            nouns = self._question.every & (THINGS | self.table.record_nouns)
+            covered = (own for _, own in self._named_labels.values())  # "Which lamps work?"
+            return nouns.difference(*covered) | {stem(self._thing)}
         noun = frozenset({self._question.counted or stem(self._question.which)})
         # "In which room is the desk?" asks for a label, "Which paintings are large?" for a value.
         is_stated = noun in self._labels or self._is_class(noun)
@@ -187,6 +191,14 @@ class UnitSetReader:
         """Whether it asks for a fact of a unit: "when", or "in which room"."""
         which = frozenset({stem(self._question.which)})
         return which in self._labels or self._question.words[0] in ("when", "how", "where")
+
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        """Stems of content words after "not", if it denies no name, limit or comparison."""
+        said = re.split(r"\bnot\b|n['’]t\b", self.text)
+        is_open = len(said) != 2 or self.named or self._limits or self._comparison
+        is_double = not self._question.every.isdisjoint(map(stem, _FALSE))  # "not broken"
+        return frozenset() if is_open or is_double else self._content & stems(said[1])
 
     @cached_property
     def _when(self) -> Question:
@@ -213,7 +225,7 @@ class UnitSetReader:
         """Return the answer; None if facts do not state it."""
         question = self._question
         if (
-            question.negated
+            (question.negated and not self._denied)
             or question.kind not in ("value", "yes-no")
             or _WHO.fullmatch(self.text)
         ):
@@ -363,7 +375,7 @@ class UnitSetReader:
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:
         """Yield the alternatives for each part of the question."""
-        used: frozenset[str] = frozenset()
+        used = self._denied
         for limit in self._limits:
             if limited := self._apply_limit(limit):
                 used = amount_stems(self.text)
@@ -381,10 +393,11 @@ class UnitSetReader:
         for span_words, alternatives in self._values(free):
             yield alternatives
             free = [n for n in free if n not in span_words]
-        said = frozenset(stem(self._tokens[n].folded) for n in free)
+        said = self._denied.union(stem(self._tokens[n].folded) for n in free)
         # Units with "waterproof: yes", for each label that the question names.
         for own, (rank, covered) in self._named_labels.items():
-            test = FactTest.is_one_of(self._labels[own], ("yes", "true"))
+            flag = _FALSE if covered & self._denied else ("yes", "true")
+            test = FactTest.is_one_of(self._labels[own], flag)
             if covered & said and len(self.table.units(test)):
                 yield [Constraint(covered, rank, own, test)]
         for n in free:

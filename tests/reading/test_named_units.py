@@ -274,7 +274,7 @@ def plants(tmp_path):
         ("Which plants are blue?", ""),
         ("Which plants live?", ""),
         ("Which plants?", ""),
-        ("Which plants are not poisonous?", ""),
+        ("Which plants are not poisonous?", "Rose, Basil"),
         ("How many plants are there?", "5"),
         ("What is the cheapest thing?", "Rose"),
         ("Which is the cheapest plant?", "Rose"),

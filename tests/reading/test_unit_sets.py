@@ -231,3 +231,52 @@ def test_a_filter_leaves_the_units_that_are_counted_and_compared(tmp_path):
         ]
         assert answers == ["2", "Ox"]
         assert kb.query(None, "Which organ is the oldest?", where="year>1970").answer == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many instruments work?", "2"),
+        ("How many instruments do not work?", "2"),
+        ("Which instruments don't work?", "Pulsar, Ember"),
+        ("Which instruments are waterproof but do not work?", "Ember"),
+        ("How many instruments are not broken?", ""),
+        ("Which instruments are not red?", ""),
+        ("Which instrument is not the cheapest?", ""),
+        ("Which instruments do not cost more than 20 euros?", ""),
+        ("Why do the instruments not work?", ""),
+        ("Which instrument is cheapest to rent?", "Drift"),
+        ("How much did the Monolith cost?", ""),
+        ("How much does the Monolith cost per day?", "25 gbp"),
+        ("What is the rent of the Monolith?", "25 gbp"),
+        ("How many oscillators does the Monolith have?", "three"),
+    ],
+)
+def test_what_is_not_so_and_what_is_paid_by_the_day(tmp_path, question, answer):
+    (tmp_path / "instruments.csv").write_text(
+        "name,works,waterproof,rent_gbp_per_day\n"
+        "Monolith,yes,no,25\nPulsar,no,no,40\nDrift,yes,yes,15\nEmber,no,yes,30\n"
+    )
+    (tmp_path / "note.md").write_text("# The Monolith\n\nThe Monolith has three oscillators.\n")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "instruments.csv")
+        kb.ingest(tmp_path / "note.md")
+        assert kb.query(None, question).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many instruments do not work?", "2"),
+        ("Which instruments do not work?", "Monolith, Drift"),
+        ("Which instruments are broken?", "Monolith, Drift"),
+        ("Which instruments are not broken?", ""),
+    ],
+)
+def test_a_state_says_what_does_not_work(tmp_path, question, answer):
+    (tmp_path / "instruments.csv").write_text(
+        "name,state\nMonolith,broken\nPulsar,good\nDrift,broken\n"
+    )
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "instruments.csv")
+        assert kb.query(None, question).answer == answer
