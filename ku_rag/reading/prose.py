@@ -46,6 +46,10 @@ _HALF = 12
 _PREDICATE = re.compile(
     r"[^.]*?\b(?:is|are|isn|aren)(?P<no>['’]t| not)?\s+(?:an? |the |very )?(?P<what>[^.]+)", re.I
 )
+_SEEMS = re.compile(
+    r"\b(?:was|were|(?:look|seem|appear|feel|sound)s?) (?!\w+(?:\wed|wn|ught)\b|made|built)(\w+)"
+)
+"""What something was or seems, which it need not be: "looks [waterproof]"."""
 _BOUND = re.compile(
     r"\b(?:before|after|until|since|over|under|about|around|nearly|almost|at least|at most|up to|"
     r"(?:less|more|fewer) than)\s+$",
@@ -84,7 +88,20 @@ _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
 _ENDS_RELATIVE = re.compile(r",? (?:who|which|that)$")
 """Ends with the pronoun of a relative clause."""
-_IS_A = re.compile(r"\b(?:is|are|was|were|as|became) (?:an?|the|one of the) (?:[\w-]+ ?){1,4}$")
+_INFINITIVE = re.compile(r"(?<!first)(?<!last)(?<!used)(?<!began)(?<!helped)(?<!managed) to $")
+"""Before a verb of what need not have happened: "hired a man to [repair] it"."""
+_OBJECT = re.compile(
+    r" (?:(?P<the>the (?=[a-z]))|(?:an?|the|its|his|her|their) |(?=[A-Z]|it\b))"
+    r"(?P<what>[^,.;:()\d]+?)(?=[,.;:()]|\Z| (?:in|on|at|by|from|of|to|for|with|near|and|but)\b)"
+)
+"""What an active verb is done to: "burned [the town] in 1632"."""
+_BEARER = re.compile(
+    r"(?<!,)(?<! of) (?:an?|its|with|(?P<the>the)) (?:[\w-]+ ){0,2}?(?P<what>[a-z-]+)(?<! and) $"
+)
+"""What a participle belongs to: "beside a [bell] cast in 1702"."""
+_IS_A = re.compile(
+    r"\b(?:is|are|was|were|became) (?:an?|the|one of the) (?:(?!with|at)\S+ ?){1,4}$"
+)
 """Before a relative clause, what the unit is: "It is a villa that was built by Ann Roe"."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
 """Begins a clause that may be about something else."""
@@ -344,7 +361,8 @@ def _whole_sentence(
             return False
         stated = sentence.stems | sentence.about
         if question.kind == "yes-no":
-            return bool(content & sentence.stems) and content <= stated
+            seems = _SEEMS.findall(sentence.text) if question.words[0] in ("is", "are") else ()
+            return bool(content & sentence.stems) and content <= stated.difference(map(stem, seems))
         subject = question.every | question.names | sentence.about
         for clause in _clauses(question, sentence):
             other = _OF_OTHER.match(clause.text)
@@ -396,6 +414,8 @@ def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:
         else:
             own = _SUBJECT.match(part) or not question.names.isdisjoint(map(stem, words(part)[:1]))
             other = (begins_other and not own) or _is_of_other(question, before)
+        is_about = _is_done_to_unit(question, before, part)
+        other = other if is_about is None else not is_about
         begins_other = other and (begins_other or not before)
         if not other:
             yield replace(sentence, text=part)
@@ -412,6 +432,28 @@ def _is_of_other(question: Question, before: str) -> bool:
     is_named_else = first[:1].isupper() and every_stem(first).isdisjoint(subject)
     is_known = not every_stem(last).isdisjoint(subject) and not is_named_else
     return relative is not None and not is_known and not _IS_A.search(antecedent)
+
+
+def _is_done_to_unit(question: Question, before: str, part: str) -> bool | None:
+    """Whether the verb of a question is done to its unit in a part of a sentence; None if open."""
+    is_who = question.words[0] == "who"
+    verb = question.complement[0] if question.complement else question.verb
+    token = next((token for token in tokenize(part) if stem(token.folded) == verb), None)
+    is_noun = not is_who and question.words[-2:-1] in (("the",), ("a",))  # "Where is the mill?"
+    if not token or is_noun or {"do", "does", "can", "may"} & {*question.words}:
+        return None
+    before, after = before + part[: token.start], part[token.end :]
+    if _INFINITIVE.search(before) and "to" not in question.words:
+        return False
+    done_to = _OBJECT.match(after) or _BEARER.search(before)
+    if not done_to or "did" in question.words or _PASSIVE.search(before) or _IS_A.search(before):
+        return None
+    subject = question.names | _PRONOUNS | {*question.content}
+    what = " ".join(re.findall(r"[A-Z]\w+", done_to["what"])) or done_to["what"]
+    if not subject.isdisjoint(every_stem(what)):
+        return (done_to.re is _OBJECT and not is_who) or None
+    # "Soldiers burned the town" may be about the town of the text.
+    return None if done_to["the"] and subject.isdisjoint(every_stem(before)) else False
 
 
 def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:

@@ -217,10 +217,10 @@ class Question:
 
     @property
     def verb(self) -> str:
-        """The stem of the verb after "who", of the last word after "when" and "where"; or ""."""
-        at = {"who": 1, "when": -1, "where": -1}.get("".join(self.words[:1]))
+        """The stem of the verb after "who", of the last word if it asks when or where; or ""."""
+        at = {"who": 1, "where": -1}.get("".join(self.words[:1]), -(self.type == "date"))
         verb = self.words[at] if at and self.words[1:] else ""
-        return "" if verb in AUXILIARIES else stem(verb)
+        return "" if verb in stop_words() else stem(verb)
 
     @property
     def which(self) -> str:

@@ -364,6 +364,21 @@ def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
         ("The Abbey taught Ida Holm, who won a medal in 1950.", "When did the Abbey win a medal?"),
         ("Ann Roe's brother found the Abbey in 1901.", "Who found the Abbey?"),
         ("Critics doubt that the Abbey is genuine.", "Is the Abbey genuine?"),
+        ("The Abbey looks genuine.", "Is the Abbey genuine?"),
+        ("The Abbey was dry until 1950.", "Is the Abbey dry?"),
+        (
+            "The Abbey is twice as high as the Olt dam, which is 40 m high.",
+            "How high is the Abbey?",
+        ),
+        ("The Abbey is sold with a model made of silk.", "What is the Abbey made of?"),
+        ("Soldiers from the Abbey burned the town in 1632.", "When was the Abbey burned?"),
+        ("Soldiers from the Abbey burned the town in 1632.", "Who burned the Abbey?"),
+        ("Soldiers burned the Olt Mill in 1632.", "When was the Abbey burned?"),
+        ("The Abbey stands beside a bell cast in 1702.", "When was the Abbey cast?"),
+        ("The Abbey faces a fountain designed by Max Halm.", "Who designed the Abbey?"),
+        ("The monks hired a man to repair the Abbey in 1980.", "Who repaired the Abbey?"),
+        ("The town asked Max Halm to design the Abbey.", "Who designed the Abbey?"),
+        ("The crew tried to sink the Abbey in 1917.", "When did the Abbey sink?"),
     ],
 )
 def test_what_is_said_of_something_else_or_is_not_so_is_not_stated(ask, text, question):
@@ -418,6 +433,13 @@ def test_a_sentence_without_what_is_asked_is_not_stated(ask, text, question):
     [
         ("It is a villa that was built by Ann Roe.", "Who built the Abbey?", "Ann Roe"),
         ("The Abbey, which was built in 1850, stands.", "When was the Abbey built?", "1850"),
+        ("A fire destroyed the Abbey in 1850.", "When was the Abbey destroyed?", "1850"),
+        ("Soldiers burned the town in 1850.", "When was the Abbey burned?", "1850"),
+        ("The Abbey is a tent with pegs and made of silk.", "What is the Abbey made of?", "silk"),
+        ("The Abbey is a bell cast in 1850.", "When was the Abbey cast?", "1850"),
+        ("The Abbey, cast in 1850, is a bell.", "When was the Abbey cast?", "1850"),
+        ("Max Halm designed the Abbey to please Ann.", "Who designed the Abbey?", "Max Halm"),
+        ("Max Halm was the first to climb the Abbey.", "Who climbed the Abbey?", "Max Halm"),
         (
             "It was carved from bone and horn by monks.",
             "What was the Abbey carved from?",
