@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 _KEEP_ALIVE_S = 75
 """Longer than clients and reverse proxies keep connections, so that they close them first."""
-_SHUTDOWN_S = 3
-"""Seconds that requests may take to end; with what `create_app` waits, less than 5 in all."""
+_SHUTDOWN_S = 1
+"""Seconds that requests may take to end; with what `create_app` waits, less than 3 in all."""
 _NAMED = re.compile(r"([\w-]+)=(.+)", re.ASCII)
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -146,6 +147,7 @@ def _run(
             "timeout_keep_alive": _KEEP_ALIVE_S,
             "timeout_graceful_shutdown": _SHUTDOWN_S,
         }
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM, it waits for no thread
         if not shared:
             uvicorn.run(app, host=host, port=port, **server)
             return

@@ -102,24 +102,26 @@ class AccessMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started, status, has_started = time.perf_counter(), 500, False
         await asyncio.sleep(0)  # uvicorn first closes the connection if the body is malformed
 
         async def send_checked(message: Message) -> None:
-            nonlocal status
+            nonlocal status, has_started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, has_started = message["status"], True
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
         try:
             await self._check(scope)
             await self._app(scope, receive, send_checked)
-        except HTTPException as error:
+        except (HTTPException, asyncio.CancelledError) as cause:
+            error = cause if isinstance(cause, HTTPException) else problems.UNAVAILABLE
             response = problems.respond(problems.describe(error), error.headers)
             if error.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
                 response = RedirectResponse(f"{self._settings.root_path}/login", 303)
-            await response(scope, receive, send_checked)
+            if not has_started:
+                await response(scope, receive, send_checked)
         finally:
             route, state = getattr(scope.get("route"), "path", ""), scope.get("state", {})
             self._seconds.labels(route, status).observe(time.perf_counter() - started)

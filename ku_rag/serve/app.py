@@ -28,7 +28,7 @@ from ku_rag.serve.key_store import KeyStore
 from ku_rag.serve.keys import Keys
 
 MAX_BODY = 32 << 20  # maximum size in bytes of a request other than an upload
-_CLOSE_S = 1.5  # maximum seconds that calls and ingests in progress may take to end
+_CLOSE_S = 1.0  # maximum seconds that calls and ingests in progress may take to end
 
 
 def create_app(

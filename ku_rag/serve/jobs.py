@@ -16,7 +16,7 @@ from ku_rag.serve.served_base import ServedBase
 
 _MAX_ATTEMPTS = 5
 _EVENT_S = 0.2  # seconds between two checks of a job for new events
-_CLOSE_S = 1.0  # maximum seconds that an ingest may take to end when it is interrupted
+_CLOSE_S = 0.6  # maximum seconds that an ingest may take to end when it is interrupted
 _QUEUE_S = 10.0
 """Seconds between two checks of the queue for jobs that another process accepted or dropped."""
 

@@ -21,6 +21,8 @@ _FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")
 """The folders of an absolute path; a URL does not match."""
 _RETRY = {"Retry-After": "2"}
 _LATER = frozenset({423, 429, 503})  # statuses after which a retry can succeed
+UNAVAILABLE = HTTPException(503, "the server starts or ends: try again in a few seconds")
+"""Also of requests that outlast the shutdown: uvicorn cancels them."""
 _STATUS: Mapping[type[errors.KuError], int] = {
     errors.NotFound: 404,
     errors.BadInput: 422,

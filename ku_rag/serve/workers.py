@@ -26,7 +26,6 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client.multiprocess import mark_process_dead
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -49,7 +48,7 @@ _OF_A_CONNECTION = frozenset({
 })  # fmt: skip
 """Headers that are not forwarded."""
 _SOCKET, _RATES, _URL = "writer", "rates", "http://writer/"
-_END_S = 4.5  # maximum seconds that readers may take to end
+_END_S = 2.5  # maximum seconds that readers may take to end
 
 _log = logging.getLogger("ku_rag.serve")
 
@@ -92,9 +91,8 @@ class Forwarder:
         request = httpx.Request(scope["method"], _URL, **body, extensions={"target": target})
         try:
             reply = await self._writer.handle_async_request(request)
-        except httpx.TransportError:
-            error = HTTPException(503, "the server starts or ends: try again in a few seconds")
-            await problems.respond(problems.describe(error))(scope, receive, send)
+        except (httpx.TransportError, asyncio.CancelledError):
+            await problems.respond(problems.describe(problems.UNAVAILABLE))(scope, receive, send)
             return
         response = StreamingResponse(reply.aiter_raw(), reply.status_code)
         pairs = ((name.lower(), value) for name, value in reply.headers.raw)

@@ -500,6 +500,25 @@ def test_bases_in_a_folder_may_have_any_name(folder, tmp_path):
         server.communicate()
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_requests_in_progress_do_not_delay_the_end(folder, workers, number):
+    question = {"question": "Who planted it?", "method": "model-only"}
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(2) as pool:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        model = {"KU_MLLM": "openai:silent", "KU_MLLM_URL": address}
+        server, port = start(folder, "--workers", workers, **model)
+        replies = [pool.submit(send, port, post(path, question)) for path in ("/v1/query", "/")]
+        waiting = [silent.accept()[0] for _ in replies]
+        server.send_signal(number)
+        _, messages = server.communicate(timeout=5)
+        for connection in waiting:
+            connection.close()
+    assert [reply.result()[0] for reply in replies] == [503, 503]
+    assert server.returncode == -number
+    assert b"Traceback" not in messages
+
+
 def test_a_port_in_use_is_an_error(port, folder):
     for workers in ("1", "2"):
         options = ("--kb", str(folder), "--read-only", "--port", str(port), "--workers", workers)
