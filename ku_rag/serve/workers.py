@@ -13,11 +13,12 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from socket import AF_INET, AF_INET6, create_server, socket
 from typing import Any
@@ -30,6 +31,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ku_rag.errors import BadInput
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import problems
 from ku_rag.serve.access import SAFE, ServerSettings, read_secret
@@ -48,6 +50,7 @@ _OF_A_CONNECTION = frozenset({
 })  # fmt: skip
 """Headers that are not forwarded."""
 _SOCKET, _RATES, _URL = "writer", "rates", "http://writer/"
+_LONGEST = 70  # maximum bytes of the path of the folder of sockets; of a socket 107
 _END_S = 2.5  # maximum seconds that readers may take to end
 
 _log = logging.getLogger("ku_rag.serve")
@@ -147,18 +150,23 @@ class Writer(uvicorn.Server):
         models: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> None:
+        if len(os.fsencode(folder)) > _LONGEST:
+            remedy = "set TMPDIR to a shorter path, such as /tmp"
+            raise BadInput(f"{folder} is too long a path for sockets: {remedy}")
         own = {"uds": str(folder / _SOCKET), "forwarded_allow_ips": "*", "date_header": False}
         super().__init__(uvicorn.Config(app, **{**options, **own}))
         host, port = address  # it must be free: other servers could share it, too
         uvicorn.Config(app, host=host, port=port, log_level="warning").bind_socket().close()
         family = AF_INET6 if ":" in host else AF_INET
-        self._readers: dict[socket, SpawnProcess | None] = {
+        self._readers: dict[socket, ForkServerProcess | None] = {
             create_server(address, family=family, backlog=2048, reuse_port=True): None
             for _ in range(readers)
         }
         bases = {base.name: base.kb.path for base in app.state.bases}
         self._read = partial(run_reader, bases, app.state.settings, folder, models, options)
         self._folder = folder
+        multiprocessing.set_forkserver_preload([__name__])  # readers start without imports
+        tempfile.tempdir = str(folder)  # of the socket of the process that forks readers
 
     async def on_tick(self, counter: int) -> bool:
         """Start the readers that do not run, each second; return whether the server ends."""
@@ -168,7 +176,7 @@ class Writer(uvicorn.Server):
             if reader:
                 _log.warning("a reader ended with code %s: starting another", reader.exitcode)
                 mark_process_dead(reader.pid, self._folder)  # type: ignore[no-untyped-call]
-            reader = SpawnProcess(target=self._read, args=(listener,), daemon=True)
+            reader = ForkServerProcess(target=self._read, args=(listener,), daemon=True)
             reader.start()
             self._readers[listener] = reader
         return await super().on_tick(counter)

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,9 +42,17 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[tuple[i
 
 def readers(process: int) -> list[int]:
     """Process numbers of the readers of a server."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    commands = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    return [child for child, command in commands.items() if b"spawn_main" in command]
+    [forks] = [
+        child
+        for child in children(process)
+        if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    return children(forks)
+
+
+def children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def is_running(process: int) -> bool:
@@ -158,7 +168,7 @@ def test_metrics_are_of_all_processes(clients):
     before = count()
     for client in clients:
         assert client.get("/v1/kinds").status_code == 200
-    assert count() == before + len(clients)
+    wait_until(lambda: count() == before + len(clients))  # counted after they are answered
 
 
 def test_a_stream_arrives_step_by_step(clients):
@@ -196,24 +206,24 @@ def test_a_reader_that_was_killed_is_replaced(server):
 
 def test_readers_end_with_the_writer(folder):
     with serving(folder) as (process, port):
-        children = readers(process)
+        running = readers(process)
         os.kill(process, signal.SIGKILL)
-        wait_until(lambda: not any(map(is_running, children)), 5)
+        wait_until(lambda: not any(map(is_running, running)), 5)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
 
 
-def test_sigterm_ends_all_processes_within_five_seconds(folder):
+def test_sigterm_ends_all_processes_and_deletes_their_files(folder):
     with TemporaryDirectory() as path, serving(folder, TMPDIR=path) as (process, port):
         temporary = Path(path)
         assert len([*temporary.glob("ku-*")]) == 1
-        children = readers(process)
+        running = readers(process)
         with socket.create_connection(("127.0.0.1", port)) as waiting:
             waiting.sendall(
                 b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
             )
             os.kill(process, signal.SIGTERM)
-            wait_until(lambda: not any(map(is_running, [process, *children])), 5)
+            wait_until(lambda: not any(map(is_running, [process, *running])), 5)
         assert not [*temporary.iterdir()]
 
 
@@ -240,3 +250,14 @@ def test_bases_that_can_change_have_one_process(tmp_path, ku):
     ended = ku("serve", "--bases", str(tmp_path), "--workers", "2")
     assert ended.code == 2
     assert "--workers above 1 does not work with --bases" in ended.err
+
+
+def test_a_long_path_of_temporary_files_is_an_error(folder, tmp_path):
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    command = [sys.executable, "-m", "ku_rag", "serve", "--kb", str(folder), "--workers", "2"]
+    environment = os.environ | {"TMPDIR": str(long)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "set TMPDIR to a shorter path" in ended.stderr
+    assert not [*long.iterdir()]
