@@ -28,6 +28,8 @@ COOKIE = "ku_key"  # name of the cookie with the key of a browser
 PUBLIC_PATHS = frozenset({"/healthz", "/login", "/static/page.css", "/static/page.js"})
 """Paths that require no key."""
 
+MAX_BODY, MAX_UPLOAD = 32 << 20, 1 << 30
+"""Maximum sizes in bytes of the bodies of requests, and of uploads."""
 NO_KEY = Key("", "read", bases=("",))  # of a request for a public path: it may use no base
 _ANYBODY = Key("", "manage")  # of a request to a server that requires no key
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -140,9 +142,13 @@ class AccessMiddleware:
             raise HTTPException(421, detail)
         if scope["method"] not in SAFE and not _is_same_site(headers, scope["scheme"]):
             raise HTTPException(403, "the request comes from another site")
+        path = scope["path"].removeprefix(settings.root_path)
+        limit = MAX_UPLOAD if path == "/v1/ingest" else MAX_BODY
+        if int(headers.get("content-length", 0)) > limit:
+            raise HTTPException(413, f"the body has more than {limit:,} bytes")
         state = scope.setdefault("state", {})
         state |= {"key": NO_KEY, "may_write": False}
-        is_public = scope["path"].removeprefix(settings.root_path) in PUBLIC_PATHS
+        is_public = path in PUBLIC_PATHS
         if self._keys and is_public:
             return
         secret = read_secret(scope)

@@ -22,12 +22,11 @@ import ku_rag
 from ku_rag.errors import KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import management, openai_api, pages, problems, routes
-from ku_rag.serve.access import AccessMiddleware, ServerSettings
+from ku_rag.serve.access import MAX_BODY, AccessMiddleware, ServerSettings
 from ku_rag.serve.base_registry import BaseRegistry
 from ku_rag.serve.key_store import KeyStore
 from ku_rag.serve.keys import Keys
 
-MAX_BODY = 32 << 20  # maximum size in bytes of a request other than an upload
 _CLOSE_S = 1.0  # maximum seconds that calls and ingests in progress may take to end
 
 
@@ -77,6 +76,7 @@ def create_app(
         responses={"default": reported},
         lifespan=lifespan,
     )
+    app.max_body_size = None  # the router has it: its errors become problems
     app.state.bases, app.state.registry = registry, collected
     app.state.keys, app.state.key_store, app.state.settings = keys, store, settings
     app.add_middleware(AccessMiddleware, state=app.state, rates=rates)

@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from ku_rag.errors import BadInput, NotFound, ReadOnly
 from ku_rag.graph.model import Direction
 from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.access import MAX_UPLOAD
 from ku_rag.serve.bodies import (
     Feedback,
     MergeBody,
@@ -35,7 +36,6 @@ from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import Added
 
-MAX_UPLOAD = 1 << 30  # maximum size of an upload in bytes
 MAX_FILES = 1000  # maximum number of files of an upload
 
 

@@ -200,6 +200,24 @@ def test_units_are_merged(client, served):
     assert client.post("/v1/merge", json=both | {"other": "Lamp"}).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/v1/query", "/v1/units", "/v1/merge", "/login", "/mcp"])
+def test_a_body_that_is_too_large_is_a_problem(client, path):
+    body = b" " * (33 << 20)
+    headers = {"Content-Type": "application/json"}
+    replies = [client.post(path, content=body, headers=headers)]
+    if path.startswith("/v1"):  # without a length
+        replies.append(client.post(path, content=iter([body]), headers=headers))
+    for reply in replies:
+        assert reply.status_code == 413
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert reply.json()["status"] == 413
+
+
+def test_an_upload_may_be_larger(client):
+    files = {"files": ("large.bin", bytes(33 << 20))}
+    assert client.post("/v1/ingest", files=files).status_code == 202
+
+
 def test_facets_and_examples(client, served):
     for number in range(4):
         served.add(Unit(f"Tool {number}", id=f"t{number}", kind="tool", metadata={"price": number}))
