@@ -498,13 +498,18 @@ class KnowledgeBase:
     def facets(self, *, kind: str | None = None, where: Where = ()) -> Facets:
         """Return labels with few values, or with numbers, of the units that pass conditions.
 
+        With conditions, the facets of all units of the kind stay, with the values that are left.
+
         Args:
             kind: see `list`.
             where: see `list`.
         """
-        chosen = UnitFilter.parse(kind, where)
+        chosen, of_kind = UnitFilter.parse(kind, where), UnitFilter.parse(kind, ())
         with self._session.read() as database:
-            return facets.of_units(database.connection, chosen)
+            usual = facets.of_units(database.connection, of_kind)
+            if chosen == of_kind:
+                return usual
+            return facets.of_units(database.connection, chosen, usual.facets)
 
     def examples(self, count: int = 4) -> builtins.list[Example]:
         """Return at most `count` example questions about the base."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ku_rag.store.connection import Connection, array_of, fetch_rows
@@ -26,7 +27,7 @@ WITH counted AS (
     GROUP BY f.label, f.key
 )
 SELECT l.key, l.label, l.origin, count(*), max(length(value)), min(low), max(high), sum(words),
-    2 * count(*) > sum(units),
+    sum(units),
     json_group_array(json_array(value, units) ORDER BY units DESC, value)
 FROM counted c JOIN labels l ON l.row = c.label
 WHERE l.origin IN ('{METADATA}', '{TEXT}') AND length(l.label) <= {_LONGEST}
@@ -70,8 +71,12 @@ class Facets(Serializable):
     is_estimate: bool = False
 
 
-def of_units(connection: Connection, units: UnitFilter) -> Facets:
-    """Return the facets of the units that pass a filter."""
+def of_units(connection: Connection, units: UnitFilter, usual: Collection[Facet] = ()) -> Facets:
+    """Return the facets of the units that pass a filter.
+
+    `usual` are facets of a longer list, which stay even if they cover few of these units, or have
+    one value or many values for so few.
+    """
     rows = units.rows(connection)
     if rows is None:
         rows = fetch_rows(connection, "SELECT row FROM units")
@@ -79,12 +84,17 @@ def of_units(connection: Connection, units: UnitFilter) -> Facets:
         return Facets(0)
     step = -(-len(rows) // _MOST_UNITS)
     sample = rows[::step]
+    least = _LEAST_SHARE * len(sample)
+    are_lists = {facet.field: bool(facet.values) for facet in usual}
     facets: dict[str, Facet] = {}
-    for key, label, origin, count, longest, low, high, words, vary, listed in connection.execute(
-        _SELECT, (array_of(sample), _LEAST_SHARE * len(sample))
+    for key, label, origin, count, longest, low, high, words, covered, listed in connection.execute(
+        _SELECT, (array_of(sample), 1 if usual else least)
     ):
         field = label if origin == METADATA else f"{ANY}{label}"
-        if 1 < count <= _MOST_VALUES and longest <= _LONGEST and not vary:
+        if covered < least and field not in are_lists:
+            continue
+        is_list = are_lists.get(field, 1 < count <= covered / 2)
+        if is_list and count <= _MOST_VALUES and longest <= _LONGEST:
             values = ((value, _scaled(number, step)) for value, number in json.loads(listed))
             facets.setdefault(key, Facet(label, field, tuple(values)))
         elif not words and low < high:

@@ -252,6 +252,7 @@ def test_units_are_narrowed_down_by_facets(shop, any_page):
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="green", exact=True).click()
     assert names(page)[:2] == ["Tool 02", "Tool 05"]
+    assert page.locator("p", has_text="colour:").locator("b").inner_text() == "green"
     page.get_by_label("price from").fill("10")
     page.get_by_label("price to").fill("20")
     page.get_by_role("button", name="Search").click()

@@ -60,6 +60,22 @@ def test_values_are_conditions(kb):
     assert values(narrowed)["any:Maker"] == (("Ann", 3), ("Bob", 2))
 
 
+def test_facets_of_all_units_stay_when_few_units_pass(kb):
+    narrowed = kb.facets(kind="tool", where=["price>=36"])
+    assert narrowed.units == 4
+    assert values(narrowed) == {
+        "Colour": (("red", 2), ("blue", 1), ("green", 1)),
+        "any:Maker": (("Ann", 2), ("Bob", 2)),
+        "tags": (("old", 4), ("new", 2)),
+    }
+    assert [facet.label for facet in narrowed.facets if not facet.values] == ["price"]
+    assert values(kb.facets(kind="tool", where=["price>=36", "colour=red"])) == {
+        "Colour": (("red", 2),),
+        "tags": (("old", 2), ("new", 1)),
+        "any:Maker": (("Ann", 1), ("Bob", 1)),
+    }
+
+
 def test_values_and_labels_that_no_condition_can_name_are_left_out(kb):
     marks = ("=a", "<b>", "!c", " d", "e ", 'f"', "g=h")
     for number in range(28):
