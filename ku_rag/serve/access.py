@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ku_rag.addresses import origin
 from ku_rag.serve import problems
-from ku_rag.serve.key_store import Key, KeyStore
-from ku_rag.serve.keys import Keys
+from ku_rag.serve.keys import Key, Keys, KeyStore
 from ku_rag.store.stored_answers import MOST_ANSWERS
 
 COOKIE = "ku_key"  # name of the cookie with the key of a browser

@@ -24,8 +24,7 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import management, openai_api, pages, problems, routes
 from ku_rag.serve.access import MAX_BODY, AccessMiddleware, ServerSettings
 from ku_rag.serve.base_registry import BaseRegistry
-from ku_rag.serve.key_store import KeyStore
-from ku_rag.serve.keys import Keys
+from ku_rag.serve.keys import Keys, KeyStore
 
 _CLOSE_S = 1.0  # maximum seconds that calls and ingests in progress may take to end
 

@@ -15,8 +15,7 @@ from ku_rag.errors import BadInput, KuError, NotFound, Refused
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.jobs import JobQueue
-from ku_rag.serve.key_store import Key
-from ku_rag.serve.mcp_sessions import McpSessions
+from ku_rag.serve.keys import Key
 from ku_rag.serve.served_base import ServedBase, WorkerPool
 from ku_rag.store.layout import refusing
 
@@ -52,7 +51,10 @@ class BaseRegistry:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request of /mcp or /mcp/NAME with the sessions of its base."""
         base = self.find(scope["path_params"].get("name", ""), scope["state"]["key"])
-        assert base.sessions is not None
+        if base.sessions is None:
+            from ku_rag.serve.mcp import McpSessions  # slow to import, and not needed at the start
+
+            base.sessions = McpSessions(base, may_add=self._settings.mcp_add)
         await base.sessions(scope, receive, send)
 
     def visible(self, key: Key) -> list[ServedBase]:
@@ -111,7 +113,6 @@ class BaseRegistry:
         base = ServedBase(name, kb, self.pool, self._settings.root_path, is_default=default)
         if not self._settings.read_only:
             base.jobs = JobQueue(base, self._clock)
-        base.sessions = McpSessions(base, may_add=self._settings.mcp_add)
         self._bases[name] = base
         return base
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ku_rag.errors import BadInput, KuError, Refused
-from ku_rag.serve.key_store import Role
+from ku_rag.serve.keys import Role
 from ku_rag.serve.pages import render_page
 from ku_rag.serve.problems import describe
 

@@ -1,7 +1,8 @@
-"""The tools, resources and the prompt of a knowledge base for the Model Context Protocol (MCP)."""
+"""A knowledge base for the Model Context Protocol (MCP): tools, resources, a prompt, sessions."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -12,9 +13,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 import ku_rag
 from ku_rag.errors import BadInput, KuError, NotFound, ReadOnly
@@ -24,6 +27,9 @@ from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import Outcome
 
 T = TypeVar("T")
+
+_IDLE_S, _MOST_SESSIONS = 600, 256
+"""A session ends after so many seconds without a request; above that many, a new one gets 503."""
 
 
 def _picture_uri(file: str | None, info: ValidationInfo) -> str | None:
@@ -223,3 +229,33 @@ def _in_worker(
             raise ResourceError(error.detail) from error
 
     return call
+
+
+class McpSessions:
+    """An ASGI application with the sessions of MCP over HTTP (streamable HTTP).
+
+    `AccessMiddleware` has checked host, origin and key.
+    """
+
+    def __init__(self, base: ServedBase, *, may_add: bool) -> None:
+        server = create_server(base, may_add=may_add)
+        checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        limits: Any = {"session_idle_timeout": _IDLE_S, "max_sessions": _MOST_SESSIONS}
+        server.streamable_http_app(transport_security=checked, **limits)
+        self._manager, self._started = server.session_manager, asyncio.Event()
+        self._running = asyncio.create_task(self._run())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        await self._started.wait()
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _run(self) -> None:
+        async with self._manager.run():
+            self._started.set()
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)

@@ -28,7 +28,7 @@ from ku_rag.store.layout import Layout
 
 if TYPE_CHECKING:
     from ku_rag.serve.jobs import JobQueue
-    from ku_rag.serve.mcp_sessions import McpSessions
+    from ku_rag.serve.mcp import McpSessions
 
 T = TypeVar("T")
 

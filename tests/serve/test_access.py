@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ku_rag.errors import BadInput
-from ku_rag.serve.key_store import Key
-from ku_rag.serve.keys import Keys
+from ku_rag.serve.keys import Key, Keys
 from tests.serve.conftest import application, serving
 
 ASKED = {"text": "sweet"}
