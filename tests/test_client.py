@@ -317,7 +317,7 @@ def test_what_a_server_cannot_do(remote, flag, tmp_path):
     with pytest.raises(AttributeError, match="does not offer 'import_file'"):
         remote.graph.import_file("graph.jsonl")
     for options in ({"passage": tmp_path / "page.png"}, {"report": "a.html"}):
-        with pytest.raises(BadInput, match="there is no such field"):
+        with pytest.raises(BadInput, match="extra inputs are not permitted"):
             remote.query(flag, QUESTION, **options)
     with pytest.raises(TypeError, match="unexpected keyword"):
         remote.search(words="x")

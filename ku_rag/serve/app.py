@@ -26,6 +26,7 @@ from ku_rag.serve.access import MAX_BODY, AccessMiddleware, ServerSettings
 from ku_rag.serve.base_registry import BaseRegistry
 from ku_rag.serve.keys import Keys, KeyStore
 
+_PROBLEM = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
 _CLOSE_S = 1.0  # maximum seconds that calls and ingests in progress may take to end
 
 
@@ -63,7 +64,6 @@ def create_app(
         if store is not None:
             store.close()
 
-    reported = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
     app = FastAPI(
         title="ku-rag",
         version=ku_rag.__version__,
@@ -72,7 +72,7 @@ def create_app(
         redoc_url=None,
         max_body_size=MAX_BODY,
         form_limits={"max_files": routes.MAX_FILES, "max_fields": routes.MAX_FILES},
-        responses={"default": reported},
+        responses={"default": _PROBLEM},
         lifespan=lifespan,
     )
     app.max_body_size = None  # the router has it: its errors become problems

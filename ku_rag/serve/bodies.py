@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from ku_rag import arguments, pictures
+from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.records import read_record
 from ku_rag.knowledge_base import KnowledgeBase
@@ -26,9 +27,6 @@ from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.serve.uploads import new_folder
 from ku_rag.types import Added, Record, Relation, SearchResult, Unit
-
-if TYPE_CHECKING:
-    from ku_rag.answering.pipeline import QueryEvent
 
 MAX_PIXELS = 40_000_000  # maximum number of pixels of a picture in a request
 _MAX_PART = 32 << 20

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from jinja2 import Environment, PackageLoader
@@ -18,7 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from ku_rag.answering.pipeline import QueryEvent
+from ku_rag.answering.report import mark_text
 from ku_rag.errors import BadInput, KuError
+from ku_rag.graph.model import Entity
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import routes
 from ku_rag.serve.access import COOKIE
@@ -29,10 +32,6 @@ from ku_rag.serve.served_base import ServedBase
 from ku_rag.store.stored_answers import answer_data
 from ku_rag.store.table_rows import without_rows
 from ku_rag.types import NO_ANSWER
-
-if TYPE_CHECKING:
-    from ku_rag.answering.pipeline import QueryEvent
-    from ku_rag.graph.model import Entity
 
 _PAGE = 48  # units on a page of the gallery
 _STRIP, _STRIP_AMONG = 8, 200  # pictures on the start page, and units that are searched for them
@@ -46,8 +45,6 @@ files = StaticFiles(packages=[("ku_rag.serve", "static")])
 
 def mark(piece: Mapping[str, Any], result: Mapping[str, Any]) -> Markup:
     """Return the text of a piece of evidence with its cited or closest words marked."""
-    from ku_rag.answering.report import mark_text  # slow to import, and not needed at the start
-
     cited = zip(result["citations"], result.get("spans", ()), strict=False)
     spans = [span for label, span in cited if label == piece["evidence"]]
     closest = result["closest"] or {"evidence": "", "text": ""}

@@ -38,16 +38,6 @@ _STATUS: Mapping[type[errors.KuError], int] = {
 }
 _PARTS = [("body",), ("query",), ("path",), ("header",)]
 """Parts of a request, which messages do not name."""
-_MESSAGES: Mapping[str, str] = {
-    "missing": "it is missing",
-    "extra_forbidden": "there is no such field",
-    "string_type": "expected a text",
-    "int_parsing": "expected a whole number",
-    "list_type": "expected a list",
-    "dict_type": "expected an object",
-    "json_invalid": "it is not valid JSON",
-}
-"""Message for each type of pydantic error; other types keep the message of pydantic."""
 
 
 def encode_json(value: object) -> bytes:
@@ -81,10 +71,10 @@ def describe(error: Exception, *roots: str) -> dict[str, Any]:
 
 
 def _wrong_field(row: Mapping[str, Any]) -> str:
-    """Return a field and its error, such as "relations, item 1, target: it is missing"."""
+    """Return a field and its error, such as "relations, item 1, target: field required"."""
     places = row["loc"][1:] if row["loc"][:1] in _PARTS else row["loc"]
     path = [f"item {part + 1}" if isinstance(part, int) else str(part) for part in places]
-    message = _MESSAGES.get(row["type"], row["msg"][:1].lower() + row["msg"][1:])
+    message = row["msg"][:1].lower() + row["msg"][1:]
     return f"{', '.join(path) or 'the request'}: {message}"
 
 
