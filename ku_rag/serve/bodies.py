@@ -25,7 +25,7 @@ from ku_rag.ingest.readers.records import read_record
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.serve.served_base import ServedBase
-from ku_rag.serve.uploads import new_folder
+from ku_rag.store.uploads import new_folder
 from ku_rag.types import Added, Record, Relation, SearchResult, Unit
 
 MAX_PIXELS = 40_000_000  # maximum number of pixels of a picture in a request

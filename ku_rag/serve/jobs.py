@@ -24,9 +24,9 @@ from typing import Any, BinaryIO
 from starlette.exceptions import HTTPException
 
 from ku_rag.errors import BadInput, Corrupt, KuError, Locked, NotFound, ReadOnly, Refused
-from ku_rag.serve import uploads
 from ku_rag.serve.problems import describe
 from ku_rag.serve.served_base import ServedBase
+from ku_rag.store import uploads
 from ku_rag.store.connection import Connection
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.side_database import SideDatabase
@@ -35,9 +35,7 @@ _MAX_WAITING, _KEPT_S = 10, 24 * 3600
 _MAX_ATTEMPTS = 5
 _EVENT_S = 0.2  # seconds between two checks of a job for new events
 _CLOSE_S = 0.6  # maximum seconds that an ingest may take to end when it is interrupted
-_QUEUE_S = 10.0
-"""Seconds between two checks of the queue for jobs that another process accepted or dropped."""
-
+_QUEUE_S = 10.0  # seconds between two checks of the queue for jobs of another process
 _log = logging.getLogger("ku_rag.serve")
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "stop the server, delete this file, and upload again what was not ingested"
@@ -54,23 +52,15 @@ CREATE TABLE IF NOT EXISTS jobs (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An ingest of uploaded files.
-
-    Args:
-        content: hash of the names and contents of the files.
-        state: "queued", "running", "done", "failed" or "cancelled".
-        attempts: how many processes ended abruptly while they ran it.
-        is_cancelled: 1 if it was cancelled, also while it still runs.
-        results: number of "records" read, and the "report" or the "error", as JSON.
-    """
+    """An ingest of uploaded files."""
 
     id: str
     folder: str
-    content: str
-    state: str = "queued"
-    attempts: int = 0
-    is_cancelled: int = 0
-    results: str = "{}"
+    content: str  # hash of the names and contents of the files
+    state: str = "queued"  # or "running", "done", "failed" or "cancelled"
+    attempts: int = 0  # how many processes ended abruptly while they ran it
+    is_cancelled: int = 0  # 1 if it was cancelled, also while it still runs
+    results: str = "{}"  # number of "records" read, and the "report" or the "error", as JSON
 
     @property
     def has_ended(self) -> bool:

@@ -22,11 +22,9 @@ from starlette.requests import HTTPConnection
 from ku_rag.errors import BadInput, KuError, NotFound
 from ku_rag.store.side_database import SideDatabase
 
-Role = Literal["read", "write", "manage"]
-"""What a key may do: read bases; change them, too; and create bases and keys, too."""
+Role = Literal["read", "write", "manage"]  # read bases; change them; create bases and keys
 
-_DAY_S, _USED_S = 86_400, 60
-"""Seconds of a day; seconds after which the last use of a key is stored again."""
+_DAY_S, _USED_S = 86_400, 60  # a day; after how long the last use of a key is stored again
 _MOST_CHANGES = 10_000
 _FREE, _STEP_S, _LONGEST_S = 3, 0.25, 2.0
 """Wrong keys that are not delayed, what each further one adds to the delay, and its limit."""
@@ -49,21 +47,14 @@ CREATE TABLE IF NOT EXISTS changes (
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a server, without its secret.
-
-    Args:
-        bases: names of the bases that it may use; empty for all.
-        created: when it was created, in seconds since 1970.
-        expires: when it ends; None for never.
-        used: when it was last used, to the minute; None for never.
-    """
+    """A key of a server, without its secret; times are in seconds since 1970."""
 
     name: str
     role: Role
-    bases: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()  # names of those that it may use; empty for all
     created: float | None = None
-    expires: float | None = None
-    used: float | None = None
+    expires: float | None = None  # None for never
+    used: float | None = None  # when it was last used, to the minute; None for never
 
     def may_use(self, base: str) -> bool:
         """Whether it may use the base of a name."""

@@ -35,8 +35,7 @@ from ku_rag.types import NO_ANSWER
 
 _PAGE = 48  # units on a page of the gallery
 _STRIP, _STRIP_AMONG = 8, 200  # pictures on the start page, and units that are searched for them
-_FILTERS = {"text", "kind", "where", "like", "least"}
-"""What an address of the gallery has beside the page."""
+_FILTERS = {"text", "kind", "where", "like", "least"}  # in addresses of the gallery
 _MOST_PATHS, _LONGEST = 5, 8  # paths between two entities that are drawn, and relations of a path
 
 router = APIRouter(include_in_schema=False)

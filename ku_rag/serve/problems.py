@@ -17,8 +17,7 @@ from ku_rag import errors
 
 MEDIA_TYPE = "application/problem+json"
 
-_FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")
-"""The folders of an absolute path; a URL does not match."""
+_FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")  # of absolute paths, not of URLs
 _RETRY = {"Retry-After": "2"}
 _LATER = frozenset({423, 429, 503})  # statuses after which a retry can succeed
 UNAVAILABLE = HTTPException(503, "the server starts or ends: try again in a few seconds")
@@ -36,8 +35,7 @@ _STATUS: Mapping[type[errors.KuError], int] = {
     errors.Mismatch: 409,
     errors.Locked: 423,
 }
-_PARTS = [("body",), ("query",), ("path",), ("header",)]
-"""Parts of a request, which messages do not name."""
+_PARTS = [("body",), ("query",), ("path",), ("header",)]  # messages do not name them
 
 
 def encode_json(value: object) -> bytes:

@@ -42,8 +42,7 @@ _READS = frozenset({
     *("/v1/chat/completions", "/v1/embeddings", "/units"),
 })  # fmt: skip
 """Paths of POST requests that change nothing."""
-_WRITER_PATHS = ("/v1/jobs/", "/mcp")
-"""Beginnings of the paths whose GET requests ask for the state of the writer."""
+_WRITER_PATHS = ("/v1/jobs/", "/mcp")  # begin paths whose GET requests ask for its state
 _OF_A_CONNECTION = frozenset({
     *(b"connection", b"keep-alive", b"transfer-encoding", b"expect"),
     *(b"x-forwarded-for", b"x-forwarded-proto"),

@@ -68,13 +68,8 @@ if (ask ?? similar) {
 }
 
 onSubmit(ask, async (status, button) => {
-  const cancel = find("#cancel"), asking = new AbortController(), body = new FormData(ask, button);
-  cancel.onclick = () => asking.abort(new Error("Cancelled.")); // the server ends after its step
-  cancel.hidden = false;
-  return showAnswer(status, body, asking.signal).finally(() => { cancel.hidden = true; });
-});
-
-async function showAnswer(status, body, signal) {
+  const asking = new AbortController(), { signal } = asking, body = new FormData(ask, button);
+  find("#cancel").onclick = () => asking.abort(new Error("Cancelled.")); // the server ends after its step
   find("#start")?.remove(); // the answer takes its place
   status.classList.remove("spoken");
   const headers = { Accept: "text/event-stream" };
@@ -90,7 +85,7 @@ async function showAnswer(status, body, signal) {
   if (stored) history.replaceState(null, "", stored.href); // a reload does not ask again
   status.classList.add("spoken"); // the answer is in sight
   return find("h2", answer).textContent;
-}
+});
 
 for (const form of document.querySelectorAll("form.unit")) {
   onSubmit(form, async () => {
