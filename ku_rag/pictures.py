@@ -7,10 +7,12 @@ same time, so that concurrent requests cannot exhaust its memory.
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import hashlib
 import io
 import math
+import re
 import sys
 import threading
 import warnings
@@ -38,6 +40,7 @@ MATCHED_SIDE = 1600
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF")
 _MAX_16_BIT = 65_535.0
 _BAND = 1 << 20
+_DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
 _AGAIN = "save or copy it again"
 
 T = TypeVar("T")
@@ -248,6 +251,18 @@ def probe(data: bytes) -> tuple[int, int, str]:
     image = _open(data)
     kind = image.format or ""
     return *_upright_size(image), "JPEG" if kind == "MPO" else kind
+
+
+def read_data_uri(uri: str) -> bytes:
+    """Return the content of a picture in a data URI, or raise `BadInput`."""
+    if (start := _DATA.match(uri)) is None:
+        expected = "a data URI, such as data:image/png;base64,…"
+        refused = "no address is fetched and no path is read"
+        raise BadInput(f"the picture is {uri[:40]!r}: expected {expected}; {refused}")
+    try:
+        return base64.b64decode(uri[start.end() :], validate=True)
+    except ValueError as error:
+        raise BadInput(f"the data URI of the picture is not base64 ({error})") from error
 
 
 def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from typing import cast
-from urllib.parse import urlsplit
 
 import apsw
 from prometheus_client import Histogram
@@ -27,22 +26,19 @@ COOKIE = "ku_key"  # name of the cookie with the key of a browser
 PUBLIC_PATHS = frozenset({"/healthz", "/login", "/static/page.css", "/static/page.js"})
 """Paths that require no key."""
 
-MAX_BODY, MAX_UPLOAD = 32 << 20, 1 << 30
-"""Maximum sizes in bytes of the bodies of requests, and of uploads."""
+MAX_BODY, MAX_UPLOAD = 32 << 20, 1 << 30  # maximum bytes of a request, and of an upload
 NO_KEY = Key("", "read", bases=("",))  # of a request for a public path: it may use no base
 _ANYBODY = Key("", "manage")  # of a request to a server that requires no key
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods of requests that change nothing, except where their routes say so."""
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})  # change nothing, except where their routes say so
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_BUCKETS = """
+_BUCKETS = """  -- tokens of clients, which all processes of a server take from; see --rate
 PRAGMA journal_mode = MEMORY;
 PRAGMA synchronous = OFF;
 CREATE TABLE IF NOT EXISTS buckets (client TEXT PRIMARY KEY, tokens REAL, time REAL) STRICT
 """
-"""Tokens of each client, which all processes of a server take from; see `--rate`."""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "same-origin",
@@ -52,31 +48,18 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Settings of a server.
+    """Settings of a server."""
 
-    Args:
-        keys: keys that may read and write; without any key, every request may.
-        read_only_keys: keys that may only read.
-        read_only: refuse all writes.
-        hosts: accepted host names, in lower case.
-        rate: requests a minute for each key, or for each address without keys; 0 for no limit.
-        root_path: path prefix that a reverse proxy strips, such as "/ku".
-        threads: number of worker threads.
-        waiting: maximum number of requests that wait for a thread.
-        mcp_add: whether MCP clients whose keys may write can add units.
-        answers: number of answers to store for each base; 0 stores none.
-    """
-
-    keys: Collection[str] = ()
+    keys: Collection[str] = ()  # may read and write; without any key, every request may
     read_only_keys: Collection[str] = ()
-    read_only: bool = False
-    hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")
-    rate: int = 0
-    root_path: str = ""
-    threads: int = 8
-    waiting: int = 64
-    mcp_add: bool = False
-    answers: int = MOST_ANSWERS
+    read_only: bool = False  # refuse all writes
+    hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")  # accepted names, in lower case
+    rate: int = 0  # requests a minute by key, or by address without keys; 0 for no limit
+    root_path: str = ""  # prefix of paths that a reverse proxy strips, such as "/ku"
+    threads: int = 8  # that call the bases
+    waiting: int = 64  # maximum number of requests that wait for a thread
+    mcp_add: bool = False  # whether MCP clients whose keys may write can add units
+    answers: int = MOST_ANSWERS  # number of answers to store for each base; 0 stores none
 
     def own_keys(self) -> dict[str, Key]:
         """Return the keys that the server is started with, by secret."""
@@ -103,13 +86,13 @@ class AccessMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, has_started = time.perf_counter(), 500, False
+        started, status = time.perf_counter(), 0
         await asyncio.sleep(0)  # uvicorn first closes the connection if the body is malformed
 
         async def send_checked(message: Message) -> None:
-            nonlocal status, has_started
+            nonlocal status
             if message["type"] == "http.response.start":
-                status, has_started = message["status"], True
+                status = message["status"]
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
@@ -121,12 +104,12 @@ class AccessMiddleware:
             response = problems.respond(problems.describe(error), error.headers)
             if error.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
                 response = RedirectResponse(f"{self._settings.root_path}/login", 303)
-            if not has_started:
+            if not status:
                 await response(scope, receive, send_checked)
         finally:
             route, state = getattr(scope.get("route"), "path", ""), scope.get("state", {})
-            self._seconds.labels(route, status).observe(time.perf_counter() - started)
-            if self._key_store and state.get("is_change") and status < 400:
+            self._seconds.labels(route, status or 500).observe(time.perf_counter() - started)
+            if self._key_store and state.get("is_change") and 0 < status < 400:
                 parts = scope["method"], route, state.get("action", "")
                 request = " ".join(filter(None, parts))
                 change = (state["key"].name, state.get("base", ""), request, status)
@@ -135,11 +118,15 @@ class AccessMiddleware:
     async def _check(self, scope: Scope) -> None:
         """Set `key` and `may_write` in the state of a request, or refuse it."""
         headers, settings = Headers(scope=scope), self._settings
-        host = _host_name(headers.getlist("host"))
-        if host not in settings.hosts:
+        own = origin(f"{scope['scheme']}://{','.join(headers.getlist('host'))}")
+        if own is None or own[1] not in settings.hosts:
             detail = "the Host header names no host of this server: see --allowed-host"
             raise HTTPException(421, detail)
-        if scope["method"] not in SAFE and not _is_same_site(headers, scope["scheme"]):
+        # Of its page, scheme, host and port must be those of the request, as the connection or a
+        # trusted proxy and the Host header state them; programs send neither header.
+        page, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        is_ours = site in ("same-origin", "none") and (page is None or origin(page) == own)
+        if scope["method"] not in SAFE and not is_ours:
             raise HTTPException(403, "the request comes from another site")
         path = scope["path"].removeprefix(settings.root_path)
         limit = MAX_UPLOAD if path == "/v1/ingest" else MAX_BODY
@@ -180,23 +167,3 @@ def read_secret(scope: Scope) -> str:
     request = HTTPConnection(scope)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
-
-
-def _host_name(hosts: list[str]) -> str | None:
-    """Return the host name in lower case, or None unless there is exactly one valid header."""
-    try:
-        return urlsplit(f"//{hosts[0]}").hostname if len(hosts) == 1 else None
-    except ValueError:
-        return None
-
-
-def _is_same_site(headers: Headers, scheme: str) -> bool:
-    """Whether a request comes from a page of this server or from no browser.
-
-    Scheme, host and port of its page must be those of the request: the scheme that the connection
-    or a trusted proxy states, and the Host header.
-    """
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        return False
-    own, page = origin(f"{scheme}://{headers['host']}"), headers.get("origin")
-    return page is None or (own is not None and origin(page) == own)

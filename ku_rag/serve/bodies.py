@@ -24,15 +24,12 @@ from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.records import read_record
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
+from ku_rag.serve.access import MAX_BODY
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.store.uploads import new_folder
 from ku_rag.types import Added, Record, Relation, SearchResult, Unit
 
-MAX_PIXELS = 40_000_000  # maximum number of pixels of a picture in a request
-_MAX_PART = 32 << 20
 MAX_PICTURES = 100  # maximum number of pictures of a unit in a request
-
-_DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
 STORED = re.compile(r"(?:(?:/[\w/.-]*)?/v1/images/)?([0-9a-f]{64})(?:\?.*)?", re.ASCII)
 """The address of a stored picture; the group is its hash."""
 _NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images", "words"})
@@ -56,10 +53,10 @@ class PictureBody(Fields):
     where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
 
     def picture(self, kb: KnowledgeBase) -> bytes | None:
-        """Return the content of the picture; see `read_picture`."""
+        """Return the content of the picture."""
         if stored := STORED.fullmatch(self.image or ""):
             return kb.picture(stored[1]).read_bytes()
-        return None if self.image is None else read_picture(self.image)[0]
+        return None if self.image is None else pictures.read_data_uri(self.image)
 
 
 class SearchBody(PictureBody):
@@ -222,7 +219,7 @@ def fields_of(
             if kind == "application/json":
                 fields = model.model_validate(await request.json())
             elif kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
-                async with request.form(max_files=most, max_part_size=_MAX_PART) as form:
+                async with request.form(max_files=most, max_part_size=MAX_BODY) as form:
                     fields = model.model_validate(await _form_values(form, lists))
             else:
                 raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or a form")
@@ -255,24 +252,6 @@ def data_uri(content: bytes) -> str:
     return f"data:;base64,{base64.b64encode(content).decode()}" if content else ""
 
 
-def read_picture(picture: str | bytes) -> tuple[bytes, str]:
-    """Return the content of a picture, or of its data URI, and its format, such as "PNG"."""
-    if isinstance(picture, str):
-        if (start := _DATA.match(picture)) is None:
-            expected = "a data URI, such as data:image/png;base64,…"
-            refused = "no address is fetched and no path is read"
-            raise BadInput(f"the picture is {picture[:40]!r}: expected {expected}; {refused}")
-        try:
-            picture = base64.b64decode(picture[start.end() :], validate=True)
-        except ValueError as error:
-            raise BadInput(f"the data URI of the picture is not base64 ({error})") from error
-    width, height, kind = pictures.probe(picture)
-    if width * height > MAX_PIXELS:
-        expected = f"a request may contain at most {MAX_PIXELS:,}; scale it down"
-        raise BadInput(f"the picture has {width:,} × {height:,} pixels: {expected}")
-    return picture, kind
-
-
 @contextmanager
 def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]:
     """Write pictures, data URIs or addresses of stored ones, to files in the folder of uploads."""
@@ -286,8 +265,9 @@ def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]
         files = []
         for number, uri in enumerate(uris):
             stored = STORED.fullmatch(uri)
-            image, kind = read_picture(base.kb.picture(stored[1]).read_bytes() if stored else uri)
-            files.append(folder / f"{number}.{kind.lower()}")
+            file = base.kb.picture(stored[1]) if stored else None
+            image = file.read_bytes() if file else pictures.read_data_uri(uri)
+            files.append(folder / f"{number}.{pictures.probe(image)[2].lower()}")
             files[-1].write_bytes(image)
         yield files
         shutil.rmtree(folder)

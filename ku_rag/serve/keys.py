@@ -30,7 +30,7 @@ _FREE, _STEP_S, _LONGEST_S = 3, 0.25, 2.0
 """Wrong keys that are not delayed, what each further one adds to the delay, and its limit."""
 _ALL, _OF_ALL = "*", 20  # so many wrong keys from all addresses count like one from each
 _FORGOTTEN_S = 10.0  # seconds after which one wrong key less counts
-_MOST_COUNTED, _MOST_ADDRESSES, _MOST_WAITING = 300, 1024, 64
+_MOST_COUNTED, _MOST_ADDRESSES, _MOST_DELAYED = 300, 1024, 64
 _NAME = re.compile(r"\S(.{0,58}\S)?")
 _REMEDY = "stop the server, delete this file, and create its keys again"
 _SCHEMA = """
@@ -62,10 +62,7 @@ class Key:
 
 
 class KeyStore(SideDatabase):
-    """Keys that are created while a server runs, and what was changed with them.
-
-    Only the SHA-256 of a key is stored.
-    """
+    """Keys created while a server runs, of which only the SHA-256 is stored, and changes."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         super().__init__(file, _SCHEMA, _REMEDY)
@@ -171,8 +168,8 @@ class Keys:
             raise BadInput(f"{reason}: expected {expected}")
         self._keys = {secret.encode(): key for secret, key in keys.items()}
         self._store = store
+        self._delayed = asyncio.Semaphore(_MOST_DELAYED)
         self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._waiting = 0
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -188,13 +185,10 @@ class Keys:
         """Return the error for a wrong or missing key, at the time when it is to be answered."""
         client = request.client.host if request.client else ""
         if key and (delay := self.delay(client, time.monotonic())):
-            if self._waiting >= _MOST_WAITING:
+            if self._delayed.locked():
                 return HTTPException(429, "too many wrong keys: try again later")
-            self._waiting += 1
-            try:
+            async with self._delayed:
                 await asyncio.sleep(delay)
-            finally:
-                self._waiting -= 1
         detail = "a key is required: send it as `Authorization: Bearer KEY`"
         return HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
 

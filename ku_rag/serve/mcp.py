@@ -21,15 +21,15 @@ from starlette.types import Receive, Scope, Send
 
 import ku_rag
 from ku_rag.errors import BadInput, KuError, NotFound, ReadOnly
-from ku_rag.serve.bodies import STORED, read_picture, unit_of
+from ku_rag.pictures import read_data_uri
+from ku_rag.serve.bodies import STORED, unit_of
 from ku_rag.serve.problems import without_folders
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import Outcome
 
 T = TypeVar("T")
 
-_IDLE_S, _MOST_SESSIONS = 600, 256
-"""A session ends after so many seconds without a request; above that many, a new one gets 503."""
+_IDLE_S, _MOST_SESSIONS = 600, 256  # an idle session ends; above that many, a new one gets 503
 
 
 def _picture_uri(file: str | None, info: ValidationInfo) -> str | None:
@@ -166,7 +166,7 @@ class UnitTools:
 
     def _picture(self, picture: str) -> bytes | Path:
         if not self._folders or picture.startswith("data:"):
-            return read_picture(picture)[0]
+            return read_data_uri(picture)
         files = [(folder / picture).resolve() for folder in (Path.cwd(), *self._folders)]
         inside = [file for file in files if any(map(file.is_relative_to, self._folders))]
         if not inside:
@@ -232,10 +232,7 @@ def _in_worker(
 
 
 class McpSessions:
-    """An ASGI application with the sessions of MCP over HTTP (streamable HTTP).
-
-    `AccessMiddleware` has checked host, origin and key.
-    """
+    """Sessions of streamable HTTP; `AccessMiddleware` has checked host, origin and key."""
 
     def __init__(self, base: ServedBase, *, may_add: bool) -> None:
         server = create_server(base, may_add=may_add)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ku_rag import pictures
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput
-from ku_rag.serve.bodies import read_picture, sends
+from ku_rag.serve.bodies import sends
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.types import NO_ANSWER
 
@@ -72,7 +72,7 @@ class EmbeddingRequest(BaseModel):
         vectors, tokens = [], 0
         for item in [self.input] if isinstance(self.input, str) else self.input:
             if item.startswith("data:"):
-                picture = pictures.fit_picture(read_picture(item)[0])[0]
+                picture = pictures.fit_picture(pictures.read_data_uri(item))[0]
                 vectors.append(encoder.encode_images([picture])[0])
             else:
                 vectors.append(encoder.encode_texts([item])[0])
@@ -94,7 +94,7 @@ async def complete(request: Request, body: ChatRequest) -> Response:
     base: ServedBase = request.app.state.bases.find(body.model, request.state.key)
     question, image = body.question()
     options: Any = body.model_dump(include={"k", "kind", "where", "unit", "method"})
-    picture = None if image is None else read_picture(image)[0]
+    picture = None if image is None else pictures.read_data_uri(image)
     answer = await base.read(lambda kb: kb.query(picture, question, **options).to_dict())
     prompt, reply = (answer["usage"].get(f"{kind}_tokens", 0) for kind in ("prompt", "completion"))
     usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}

@@ -18,7 +18,6 @@ from ku_rag import errors
 MEDIA_TYPE = "application/problem+json"
 
 _FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")  # of absolute paths, not of URLs
-_RETRY = {"Retry-After": "2"}
 _LATER = frozenset({423, 429, 503})  # statuses after which a retry can succeed
 UNAVAILABLE = HTTPException(503, "the server starts or ends: try again in a few seconds")
 """Also of requests that outlast the shutdown: uvicorn cancels them."""
@@ -79,5 +78,5 @@ def _wrong_field(row: Mapping[str, Any]) -> str:
 def respond(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a problem."""
     status = problem["status"]
-    sent = {**(_RETRY if status in _LATER else {}), **(headers or {})}
+    sent = {**({"Retry-After": "2"} if status in _LATER else {}), **(headers or {})}
     return Response(orjson.dumps(problem), status, sent, MEDIA_TYPE)

@@ -34,8 +34,7 @@ T = TypeVar("T")
 
 _FILES = frozenset({"source", "uri", "item", VIDEOS})
 """Keys of results whose values may be paths of files that the server does not offer."""
-_MESSAGES = frozenset({"error", "reason", "why"})
-"""Keys of results whose values are messages that may name files."""
+_MESSAGES = frozenset({"error", "reason", "why"})  # keys of messages that may name files
 
 
 class WorkerPool:
