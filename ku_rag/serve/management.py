@@ -11,10 +11,9 @@ from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ku_rag.errors import BadInput, KuError, Refused
+from ku_rag.errors import BadInput, Refused
 from ku_rag.serve.keys import Role
 from ku_rag.serve.pages import render_page
-from ku_rag.serve.problems import describe
 
 
 async def _manager(request: Request) -> State:
@@ -133,25 +132,13 @@ async def change_bases(
         "revoke": lambda: revoke_key(server, name),
     }
     request.state.action = form.action
-    try:
-        if form.action == "delete" and form.new_name != name:
-            raise BadInput(f"type {name} to delete it: nothing was deleted")
-        return await _page(request, server, await actions[form.action]())
-    except KuError as error:
-        problem = describe(error)
-        return await _page(request, server, {"problem": problem["detail"]}, problem["status"])
+    if form.action == "delete" and form.new_name != name:
+        raise BadInput(f"type {name} to delete it: nothing was deleted")
+    return await _page(request, server, await actions[form.action]())
 
 
-async def _page(
-    request: Request, server: State, result: Mapping[str, str], status: int = 200
-) -> Response:
-    return render_page(
-        request,
-        next(iter(server.bases)),
-        "bases.html",
-        status,
-        result=result,
-        counts={item["name"]: item["counts"] for item in (await list_bases(server))["items"]},
-        keys=server.key_store.list_keys(),
-        changes=server.key_store.changes(50),
-    )
+async def _page(request: Request, server: State, result: Mapping[str, str]) -> Response:
+    counts = {item["name"]: item["counts"] for item in (await list_bases(server))["items"]}
+    keys, changes = server.key_store.list_keys(), server.key_store.changes(50)
+    values: dict[str, Any] = {"result": result, "counts": counts, "keys": keys, "changes": changes}
+    return render_page(request, next(iter(server.bases)), "bases.html", **values)

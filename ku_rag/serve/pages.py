@@ -348,17 +348,12 @@ async def change_unit(request: Request, base: Base, unit_id: str, form: UnitFiel
 
 @router.get("/graph")
 async def show_graph(
-    request: Request,
-    base: Base,
-    name: Name = "",
-    to: Name = "",
-    relation: Name = "",
-    zoom: Annotated[int, Query(ge=1, le=4)] = 1,
+    request: Request, base: Base, name: Name = "", to: Name = "", relation: Name = ""
 ) -> Response:
     """Return a drawing of the graph, with an entity marked, or the paths from it to another."""
 
     def link(entity: Entity) -> str:
-        return base.address("/graph", name=entity.unit or entity.name, relation=relation, zoom=zoom)
+        return base.address("/graph", name=entity.unit or entity.name, relation=relation)
 
     def show(kb: KnowledgeBase) -> dict[str, Any]:
         names, problem = [end for end in (name, to) if end.strip()], ""
@@ -370,12 +365,12 @@ async def show_graph(
             marked, paths, problem = [], [], str(error).partition(": `ku")[0]
         passed = dict.fromkeys([*marked, *(end for path in paths for end in path.entities)])
         view = kb.graph.overview(relation=relation, include=[*passed])
-        drawing = view.draw(paths=paths, marked={end.row for end in marked}, zoom=zoom, link=link)
+        drawing = view.draw(paths=paths, marked={end.row for end in marked}, link=link)
         values = {"view": view, "drawing": Markup(drawing), "schema": kb.graph.schema()}
         values |= {"marked": marked, "paths": [path.to_dict() for path in paths]}
         return values | {"problem": problem}
 
-    form: dict[str, Any] = {"name": name, "to": to, "relation": relation, "zoom": zoom}
+    form: dict[str, Any] = {"name": name, "to": to, "relation": relation}
     if "" in request.query_params.values():  # fields of the form that are blank
         return RedirectResponse(base.address("/graph", **form), 303)
     return render_page(request, base, "graph.html", **form, **await base.read(show))

@@ -81,8 +81,8 @@ onSubmit(ask, async (status, button) => {
     const region = find("[data-box]", answer);
     if (region) showRegion(...JSON.parse(region.dataset.box));
   }
-  const stored = find("#stored", answer);
-  if (stored) history.replaceState(null, "", stored.href); // a reload does not ask again
+  const link = find("#link", answer);
+  if (link) history.replaceState(null, "", link.href); // a reload shows the answer again
   status.classList.add("spoken"); // the answer is in sight
   return find("h2", answer).textContent;
 });
