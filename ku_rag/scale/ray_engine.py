@@ -7,6 +7,7 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,13 +16,15 @@ from ku_rag.plugins import extra
 from ku_rag.scale.object_storage import StagedSource
 from ku_rag.scale.shards import Block, Shard, ShardWriter, read_blocks
 
-_SHARE = 0.5
-"""Share of the processors for actors; the tasks that read sources need the rest."""
+_READS = 4
+"""Number of sources that are read at once for each processor."""
 _CONNECT_TIMEOUT_S = 10
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 """Number of attempts to connect, 20 if unset. Each takes 40 s if the port is not Ray's."""
-_RETRIES = 3
-"""Number of retries of a block whose worker died."""
+_RESTARTS = 3
+"""Number of times that a worker that died is started again."""
+
+_AGAIN = "the same command continues after the shards that are written"
 
 Row = dict[str, Any]
 """A row of Ray Data: a block or a shard, or the error that ends the run, under "item"."""
@@ -31,15 +34,17 @@ class ShardActor:
     """Writes the shards of blocks in a process of its own."""
 
     def __init__(self, make: Callable[[], ShardWriter]) -> None:
-        self._writer = make()
+        self._make = cache(make)
 
     def __call__(self, row: Row) -> Row:
         """Return the shard of a block. Errors are returned: Ray would retry if they were raised."""
         item: Block | KuError = row["item"]
         try:
-            return {"item": item if isinstance(item, KuError) else self._writer.write(item)}
+            return {"item": item if isinstance(item, KuError) else self._make().write(item)}
         except KuError as error:
             return {"item": error}
+        except Exception as error:  # each encoder has its own errors
+            return {"item": KuError(f"an encoder failed ({reason(error)}): {_AGAIN}")}
 
 
 def run(
@@ -78,22 +83,23 @@ def run(
             _connect(ray, address)
         numbers = data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
         with warnings.catch_warnings(action="ignore"):  # limits of restarts end with Ray 2.64
-            rows = numbers.flat_map(read, num_cpus=_SHARE / 2).map(
+            cluster = ray.cluster_resources()
+            reads = max(1, int(_READS * cluster.get("CPU", 1.0)))
+            # Neither reserves processors: when a node dies, the others have room for its work.
+            rows = numbers.flat_map(read, num_cpus=0, concurrency=reads).map(
                 ShardActor,
                 fn_constructor_args=[make],
-                max_restarts=_RETRIES,
-                max_task_retries=_RETRIES,
-                **_resources(ray.cluster_resources(), workers, data.ActorPoolStrategy),
+                max_restarts=_RESTARTS,
+                max_task_retries=-1,  # until Ray notices a dead node, which takes 10 s and more
+                **_resources(cluster, workers, data.ActorPoolStrategy),
             )
         for row in rows.iter_rows():
             if isinstance(row["item"], KuError):
                 raise row["item"]
             yield row["item"]
     except (ray.exceptions.RayError, ConnectionError) as error:
-        raise KuError(
-            f"a worker of Ray failed ({reason(error)}): see the logs of Ray; the same command "
-            "continues after the shards that are written"
-        ) from error
+        last = reason(ValueError(str(error).strip().rpartition("\n")[2]))  # after a traceback
+        raise KuError(f"a worker of Ray failed ({last}): see the logs of Ray; {_AGAIN}") from error
 
 
 def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
@@ -113,11 +119,12 @@ def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
 
 
 def _resources(cluster: Mapping[str, float], workers: int, pool: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of Ray
-    """Return the number of actors, and the processors and GPUs of each."""
+    """Return the number of actors, their distribution over nodes, and the GPUs of each."""
     processors, gpus = cluster.get("CPU", 1.0), cluster.get("GPU", 0.0)
     workers = workers or int(gpus or processors)
     return {
         "compute": pool(size=workers),
-        "num_cpus": min(1.0, _SHARE * processors / workers),
+        "num_cpus": 0,
+        "scheduling_strategy": "SPREAD",
         "num_gpus": min(1.0, gpus / workers) or None,
     }
