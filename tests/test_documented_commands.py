@@ -59,7 +59,7 @@ NOT_RUN = [
     ("models.md", r"(KU_\S+ )?ku reindex", "needs extras: tests/encoders, tests/recognisers"),
     ("reproduction.md", r"ku ", "needs published datasets: tests/evaluation"),
     ("scale.md", r"ku snapshot|mkdir -p increments", "needs object storage: tests/transfer"),
-    ("scale.md", r"ku encode s3:|export AWS_", "needs object storage: tests/scale"),
+    ("scale.md", r"ku (encode|import) s3:|export AWS_", "needs object storage: tests/scale"),
     ("serving.md", r"find backups", "removes old files"),
     ("*", r"ku eval demo$", "asks 70 questions: tests/evaluation"),
     ("planning.md", r"ku plan export", "needs an accepted plan: tests/planning"),

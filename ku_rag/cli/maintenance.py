@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
+from ku_rag.cli.options import LOCATION, PATH, base_exists, base_path, common, open_base
 from ku_rag.cli.output import Result, counts, print_left_out, print_report, print_result, progress
 from ku_rag.errors import KuError, NotFound
 from ku_rag.types import Quarantined
@@ -196,19 +196,29 @@ def export(folder: Path, salvage: bool) -> None:
 
 
 @click.command("import")
-@click.argument("folder", type=PATH, metavar="DIR")
+@click.argument("location", type=LOCATION, metavar="DIR")
 @click.option("--encoder", help="The encoder of a new base.  [default: as exported]")
 @click.option(
     "--partial", is_flag=True, help="Import the intact shards even if others are damaged."
 )
 @common
-def import_(folder: Path, encoder: str | None, partial: bool) -> None:
+def import_(location: str, encoder: str | None, partial: bool) -> None:
     """Import DIR: an export, shards of `ku encode`, or Parquet files that others wrote.
+
+    DIR is a path, or an address such as s3://bucket/shards, whose files are downloaded first.
 
     The knowledge base is made with the exported settings if it does not exist. Vectors of its
     encoder are kept; others are computed again, except those of shards, which have to fit.
     Importing the same thing twice changes nothing.
     """
+    from ku_rag.scale.object_storage import local_copy
+
+    with local_copy(location) as folder:
+        _import(folder, encoder, partial)
+
+
+def _import(folder: Path, encoder: str | None, partial: bool) -> None:
+    """Import a local folder; a base that was created for it is deleted if that fails."""
     from ku_rag import manifest
     from ku_rag.store.layout import Layout
     from ku_rag.transfer.parquet_reader import settings_of

@@ -36,6 +36,8 @@ class _NamedPath(click.Path):
 
 
 PATH = _NamedPath(path_type=Path)
+LOCATION = _NamedPath()
+"""A path, or an address in object storage."""
 GRAPH_SETTINGS = (
     "embedded", "vanilla", "vanilla+", "perceptive", "unaided-offline", "unaided-online",
 )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from ku_rag.errors import BadInput, KuError, NotFound, reason
@@ -40,6 +41,18 @@ class StagedSource:
 def is_address(location: object) -> bool:
     """Return whether sources or shards are in object storage."""
     return isinstance(location, str) and "://" in location
+
+
+@contextmanager
+def local_copy(location: str) -> Iterator[Path]:
+    """Yield the path of a folder, downloaded for the time of the block if it has an address."""
+    if not is_address(location):
+        yield Path(location)
+        return
+    with TemporaryDirectory(prefix="ku-import-") as temporary:
+        folder = Path(temporary, location.rstrip("/").rpartition("/")[2])
+        RemoteFolder(location).download(folder)
+        yield folder
 
 
 class RemoteFolder:

@@ -8,7 +8,7 @@ import pytest
 from ku_rag import BadInput
 from ku_rag.scale.encoding_run import encode
 from tests.assets.schemas import Hashed
-from tests.scale.test_encode import imported, write_sources
+from tests.scale.test_encode import contents, imported, write_sources
 
 moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")
@@ -34,9 +34,11 @@ def storage(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    s3fs.S3FileSystem.clear_instance_cache()  # they have the address of an earlier test
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
     files.mkdir("bucket")
     yield files
+    files.rm("bucket", recursive=True)
     server.shutdown()
 
 
@@ -57,3 +59,16 @@ def test_sources_and_shards_in_object_storage(storage, tmp_path, caplog):
     assert SECRET not in caplog.text + written.decode()
     with pytest.raises(BadInput, match="names a user"):
         encode([f"s3://key:{SECRET}@bucket/data"], tmp_path / "none", encoder=Hashed())
+
+
+def test_shards_in_object_storage_are_imported(storage, tmp_path, ku):
+    data, address = write_sources(tmp_path / "data"), "s3://bucket/out"
+    ku("encode", data, "--out", address)
+    assert ku("import", address).code == 0
+    assert ku("ingest", data, "--kb", "ingested").code == 3  # one picture is broken
+    for base in ("kb", "ingested"):
+        assert ku("export", f"{base}-exported", "--kb", base).code == 0
+    assert contents(tmp_path / "kb-exported") == contents(tmp_path / "ingested-exported")
+    missing = ku("import", "s3://bucket/none", "--kb", "other")
+    assert (missing.code, "s3://bucket/none is not there" in missing.err) == (1, True)
+    assert not (tmp_path / "other").exists()
