@@ -107,9 +107,11 @@ class MilvusCollection:
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self._dim)
         index = client.prepare_index_params()
         index.add_index(field_name="vector", index_type="FLAT", metric_type="COSINE")
-        options = {"schema": schema, "index_params": index, "consistency_level": "Strong"}
         # At other levels of consistency a search may miss the last upserts.
+        options = {"schema": schema, "consistency_level": "Strong"}
         self._call("create_collection", timeout=_WRITE_S, **options)
+        self._call("create_index", timeout=_WRITE_S, index_params=index)
+        self._call("load_collection", timeout=_WRITE_S, _async=True)  # which takes seconds
         self.set_state(state)
 
     def upsert(self, rows: Rows, vectors: Vectors) -> None:
