@@ -135,7 +135,7 @@ def match_image(
             "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
             (as_json(among.tolist()),),
         )
-        search_rows = partial(search_rows, among=np.array(image_rows, np.int64))
+        search_rows = partial(search_rows, among=np.unique(np.array(image_rows, np.int64)))
     if not search.images.count or (among is not None and not image_rows):
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()

@@ -23,7 +23,7 @@ import numpy as np
 from ku_rag.addresses import Address
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import IndexUnavailable, Locked
-from ku_rag.indexes.segment import Rows
+from ku_rag.indexes.segment import Rows, contains
 from ku_rag.indexes.vector_index import TryLock, VectorIndex, nearest, top
 from ku_rag.scale.milvus_collection import MOST_HITS, CollectionState, MilvusCollection
 from ku_rag.store import vectors as stored
@@ -35,7 +35,9 @@ from ku_rag.types import IndexSync, Progress
 BATCH = 65_536
 """Rows that are sent before the watermark moves, and vectors held in memory at once."""
 _GROWTH = 8
-"""Factor by which the number of candidates grows while too many of them were deleted."""
+"""Factor by which the number of candidates grows while too few of them may be hits."""
+_SPARE = 2
+"""Candidates of a search among some rows, as a multiple of the number that it needs on average."""
 _PAUSE_S = 30.0
 """Time after a failure in which only the local index is searched, seconds."""
 
@@ -80,47 +82,68 @@ class MilvusIndex(VectorIndex):
     def search(
         self, queries: Vectors, k: int, *, among: Rows | None = None
     ) -> tuple[Rows, Vectors]:
-        """See `VectorIndex.search`; vectors of the rows `among` are gathered from the store.
+        """See `VectorIndex.search`.
+
+        Vectors of the rows `among` are read from the store. If there are more than `BATCH`, Milvus
+        proposes so many of all rows that k of them are expected `among` these.
 
         Raises:
             IndexUnavailable: The collection cannot be used, and the index is strict.
         """
-        if among is not None or k > MOST_HITS:
-            return self._scan(queries, k, self.rows() if among is None else np.unique(among))
+        limit, few = k, False
+        if among is not None:
+            among = np.unique(among)
+            last = last_row(self._database.connection, f"{self.kind}s")
+            limit = max(k, _SPARE * k * last // max(1, len(among)))
+            few = len(among) <= max(BATCH, len(queries) * limit)
+        if limit > MOST_HITS or few:
+            return self._scan(queries, k, self.rows() if among is None else among)
         if time.monotonic() >= self._retry_at:
             try:
                 with snapshot(self._database.connection):
-                    return self._search(queries, k)
+                    return self._search(queries, k, limit, among)
             except IndexUnavailable as error:
                 self._state = None
                 if self._strict:
                     raise
                 self._retry_at = time.monotonic() + _PAUSE_S
                 _log.warning("%s; the local index is searched", error)
-        return super().search(queries, k)
+        return super().search(queries, k, among=among)
 
-    def _search(self, queries: Vectors, k: int) -> tuple[Rows, Vectors]:
+    def _search(
+        self, queries: Vectors, k: int, limit: int, among: Rows | None
+    ) -> tuple[Rows, Vectors]:
         """Search the collection, and locally the vectors stored since its watermark."""
         before = self._state
         if before is None or self._misfit(before):
             before = self._usable()
         stored_since = self._changed_rows(before.seq, puts=True)
-        hits = self._candidates(queries, k, stored_since)
+        hits = self._candidates(queries, k, limit, stored_since, among)
         # Another process may have recreated it meanwhile; the search then found too few rows.
         self._state = self._usable()
         if self._state.made != before.made:
-            return self._search(queries, k)
+            return self._search(queries, k, limit, among)
+        if among is not None:
+            stored_since = np.intersect1d(stored_since, among)
         return top([hits, self._scan(queries, k, stored_since)], k)
 
-    def _candidates(self, queries: Vectors, k: int, without: Rows) -> tuple[Rows, Vectors]:
+    def _candidates(
+        self, queries: Vectors, k: int, limit: int, without: Rows, among: Rows | None
+    ) -> tuple[Rows, Vectors]:
         """Return the k nearest stored rows of the collection, scored by their stored vectors."""
-        limit = k
         while True:
             proposed = self._collection.search(queries, limit)
-            hits = self.score(queries, np.where(np.isin(proposed, without), -1, proposed))
+            ignored = np.isin(proposed, without)
+            if among is not None:
+                ignored |= ~contains(among, proposed.ravel()).reshape(proposed.shape)
+            hits = self.score(queries, np.where(ignored, -1, proposed))
             complete = (hits[0] >= 0).sum(axis=1).min(initial=k) >= k
-            if complete or proposed.shape[1] < limit:
+            if complete:
                 return hits
+            if proposed.shape[1] < limit or (among is not None and limit == MOST_HITS):
+                # There are fewer than k rows, or those among which it searches are far away.
+                rows = self.rows() if among is None else among
+                return self._scan(queries, k, np.setdiff1d(rows, without))
             if limit == MOST_HITS:
                 raise IndexUnavailable(
                     f"{self._collection} proposes too many rows that were deleted or replaced "

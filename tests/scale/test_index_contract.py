@@ -124,6 +124,20 @@ def test_a_search_among_some_rows_and_for_more_than_there_are(index, rows):
     rows.check(index, k=20_000)
 
 
+def test_a_search_among_many_rows_is_exact(index, rows, monkeypatch):
+    monkeypatch.setattr(milvus_index, "MOST_HITS", 500)
+    rows.put(range(1, 1201), seed=1)
+    update(index)
+    rows.put(range(1201, 1241), seed=2)
+    rows.drop(range(100, 1241, 9))
+    for among in (range(1, 1300, 2), range(600), range(300, 1300)):
+        rows.check(index, k=3, among=set(among))
+    queries = random_vectors(20, 99)
+    cosines = {row: float(queries[0] @ vector) for row, vector in rows.vectors.items()}
+    farthest = sorted(cosines, key=cosines.__getitem__)[:500]
+    rows.check(index, k=3, among=set(farthest))  # none of the proposed rows
+
+
 def test_more_deleted_rows_than_hits_hide_nothing(index, rows):
     rows.put(range(1, 1201), seed=1)
     update(index)
