@@ -37,7 +37,7 @@ EXTRAS = {"embedded": "nothing", "embedded, words": "`ocr`",
 def performance() -> str:
     """Return docs/performance.md."""
     results = {file.stem: read_result(file.stem) for file in RESULTS.glob("*.json")}
-    rows = results["scale"]["rows"]
+    rows = dict(sorted(results["scale"]["rows"].items(), key=lambda row: _size(row[0])))
     loads = sorted(of["load average"] for of in rows.values())
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         compared=_compared(rows),
@@ -48,10 +48,18 @@ def performance() -> str:
         answers=_answers(results),
         document_share=f"{results['documents']['unseen']['document_share']:.2f}",
         sizes=scale.table({name: of for name, of in rows.items() if name.startswith("ku-rag")}),
-        others=scale.table({name: of for name, of in rows.items() if "chunk" in name}),
+        others=scale.table(
+            {name: of for name, of in rows.items() if "chunk" in name and _size(name)[1] > 10_000}
+        ),
         checked=len(results["check"]["ratios"]),
         measured_with=_measured_with(results),
     )
+
+
+def _size(name: str) -> tuple[str, int]:
+    """The shape and the number of units of a row: "ku-rag, chunk, 10,000"."""
+    _, shape, units = name.split(", ")
+    return shape, int(units.replace(",", ""))
 
 
 def _compared(rows: Mapping[str, Any]) -> str:
