@@ -83,7 +83,10 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What the graph says that bears on a question, with labels and places of lines."""
+    """What the graph says that bears on a question, with labels and places of lines.
+
+    `why` says where the answers are from, or why there are none.
+    """
 
     evidence: Sequence[PathEvidence] = ()
     answers: tuple[str, ...] = ()
@@ -113,6 +116,11 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
     evidence = [path.as_evidence(f"E{n}") for n, path in enumerate(every, first_label)]
     if not traced:
         return Paths(evidence)
+    if traced.unlisted:
+        many = f"{traced.unlisted:,} units fit, more than an answer lists"
+        return Paths(
+            evidence, why=f"{many}: ask how many, ask for fewer, or use `ku list --where`."
+        )
     cited = tuple(piece.label for piece in evidence[: len(ways)])
     places = (
         ("in labelled lines", lines),

@@ -507,6 +507,7 @@ class QuerySteps:
             closest = ClosestSentence(rows[0].label, rows[0].text) if rows else None
             reading = replace(reading, why="No cell or sentence states it.", closest=closest)
         if not reading.answer:
+            reading = replace(reading, why=context.paths.why or reading.why)
             for words, name in context.matched.names.similar.items():
                 why = f"{reading.why} No unit is called {words!r}: did you mean {name!r}?"
                 reading = replace(reading, why=why)

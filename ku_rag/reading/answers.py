@@ -29,10 +29,14 @@ _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The answer from relations and facts, and the paths that lead to it."""
+    """The answer from relations and facts, and the paths that lead to it.
+
+    `unlisted` is the number of units that fit where they are too many for an answer.
+    """
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]
+    unlisted: int = 0
 
 
 def fits_type(question: Question, step: Step, end: Entity) -> bool:

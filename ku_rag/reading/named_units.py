@@ -71,8 +71,8 @@ def trace(
     exact = [span for span in names if not span.is_partial]
     table = FactTable(graph.connection)
     traced = _trace(graph, table, start, question, exact)
-    if not traced and len(exact) < len(names):
-        traced = _trace(graph, table, start, question, names)
+    if not (traced and traced.answers) and len(exact) < len(names):
+        traced = _trace(graph, table, start, question, names) or traced
     return traced
 
 

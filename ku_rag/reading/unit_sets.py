@@ -288,9 +288,9 @@ class UnitSetReader:
         return self._list(units, chosen)
 
     def _list(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
-        """The names of the units, if they are not too many."""
+        """The names of the units, or how many they are if they are too many."""
         if len(units) > MOST:
-            return None
+            return Traced((), (), len(units))
         facts = self._evidence(units, chosen)
         paths = tuple(Path(step.head, (step,)) for step in dict.fromkeys(o.step for o in facts))
         return Traced(tuple(dict.fromkeys(fact.unit.name for fact in facts)), paths)

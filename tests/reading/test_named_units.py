@@ -308,6 +308,15 @@ def test_metadata_and_labelled_lines_are_facts_like_relations(plants, question, 
     assert plants.query(None, question).answer == answer
 
 
+def test_more_units_than_an_answer_lists_are_counted(kb):
+    kb.add_many(
+        Unit(f"Lamp {n}", id=f"{n}", kind="lamp", metadata={"colour": "red"}) for n in range(30)
+    )
+    answer = kb.query(None, "Which lamps are red?")
+    assert (answer.answer, answer.reading.why[:12]) == ("", "30 units fit")
+    assert kb.query(None, "How many lamps are red?").answer == "30"
+
+
 def test_facts_are_cited_where_they_are_stated(plants):
     answer = plants.query(None, "Which plants are red?")
     assert answer.reading.why == "Found in labelled lines and in metadata."
