@@ -587,7 +587,8 @@ class KnowledgeBase:
         with session.read() as database:
             return Stats(
                 counts=unit_records.counts(database.connection),
-                bytes=session.layout.bytes(),
+                bytes=session.layout.bytes(pictures=False)
+                + unit_records.picture_bytes(database.connection),
                 encoder=session.encoding.encoder.fingerprint,
                 segmenter=session.segmenter_fingerprint(),
                 recogniser=session.settings.recogniser or "none",

@@ -41,12 +41,12 @@ class Layout:
         """The path of a picture, given the `file` column of its row."""
         return self.images / file
 
-    def bytes(self) -> int:
-        """The size of everything in the folder except uploads, in bytes."""
-        total = 0
+    def bytes(self, *, pictures: bool = True) -> int:
+        """The size of everything in the folder except uploads, and maybe pictures, in bytes."""
+        total, skipped = 0, {self.uploads.name, *([] if pictures else [self.images.name])}
         for folder, subfolders, names in os.walk(self.root):
-            if folder == str(self.root) and self.uploads.name in subfolders:
-                subfolders.remove(self.uploads.name)
+            if folder == str(self.root):
+                subfolders[:] = [name for name in subfolders if name not in skipped]
             for name in names:
                 with suppress(FileNotFoundError):
                     total += os.stat(f"{folder}/{name}").st_size

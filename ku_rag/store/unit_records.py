@@ -95,6 +95,12 @@ def pictures_read(connection: Connection) -> dict[str, int]:
     return dict(rows)
 
 
+def picture_bytes(connection: Connection) -> int:
+    """The size of the pictures that are copies in images/, in bytes."""
+    own = "SELECT coalesce(sum(bytes), 0) FROM images WHERE file GLOB '[0-9a-f][0-9a-f]/*'"
+    return int(connection.execute(own).fetchone()[0])
+
+
 def unit_row(connection: Connection, unit_id: str) -> int | None:
     """The row of a unit, or None."""
     row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
