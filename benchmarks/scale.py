@@ -1,11 +1,12 @@
 """What each operation costs with ten thousand, a hundred thousand and a million units.
 
-    python -m benchmarks.scale [--units 10000,100000,1000000] [--shapes chunk,ten,pictures]
+    python -m benchmarks.scale [--units 10000,100000,1000000] [--shapes chunk,records]
                                [--systems ku-rag,LanceDB] [--folder DIR] [--write]
 
 Shapes: "chunk" is a unit of one text with three fields, a kind and a relation to its maker; "ten"
-has ten texts a unit; "pictures" has two pictures and a text a unit. Vectors of texts are
-ready-made, of 128 dimensions; those of pictures are computed. Texts are twelve words by Zipf's law.
+has ten texts a unit; "pictures" has two pictures and a text a unit; "records" is "chunk" with
+sentences that name their units. Vectors of texts are ready-made, of 128 dimensions; those of the
+last two shapes are computed. Texts are twelve words by Zipf's law.
 Every filter has a value that was not used before; "repeated" asks it again. Each stage runs in a
 process of its own, each library on one thread. Figures are medians of processor time, in
 milliseconds unless the name says otherwise: other work on the machine changes it least, but waiting
@@ -33,9 +34,9 @@ import numpy as np
 
 import ku_rag
 from benchmarks.record import markdown, read_result, run_stage, write_result
-from benchmarks.systems import REPEATS, SYSTEMS, Data, Vectors, picture
+from benchmarks.systems import COMPUTED, REPEATS, SYSTEMS, Data, Vectors, picture
 
-SHAPES = {"chunk": 1_000_000, "ten": 100_000, "pictures": 100_000}
+SHAPES = {"chunk": 1_000_000, "records": 1_000_000, "ten": 100_000, "pictures": 100_000}
 """Shapes, and the most units of each that are measured."""
 PEERS = {name: 100_000 for name in SYSTEMS} | {"LanceDB": 1_000_000}
 """Most units of another system that are measured, all in the shape "chunk"."""
@@ -56,7 +57,7 @@ def stage(name: str, system: str, data: Data, folder: Path) -> Figures:
     figures: Figures = {}
     if name == "ask":
         figures["open, with imports"] = round(1000 * (time.process_time() - started), 1)
-    vectors = None if data.shape == "pictures" else next(data.batches())[2][:REPEATS]
+    vectors = None if data.shape in COMPUTED else next(data.batches())[2][:REPEATS]
     calls = opened.ask(vectors) if name == "ask" else getattr(opened, name)()
     for row, call in calls.items():
         times = []

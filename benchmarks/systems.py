@@ -13,6 +13,9 @@ from PIL import Image, ImageDraw
 DIM, WORDS, VOCABULARY, MAKERS = 128, 12, 2_000, 100
 COLOURS = ("red", "green", "blue", "white", "black", "brown", "grey", "pink", "teal", "gold")
 KINDS = ("tool", "part")
+MATERIALS = ("oak", "steel", "brass", "glass", "linen", "paper", "copper", "wool", "clay", "cork")
+COMPUTED = ("pictures", "records")
+"""Shapes whose names are looked up in texts, and whose vectors the embedded encoder computes."""
 REPEATS = 20
 """Calls of each query; those of a row have different values."""
 BATCH = 10_000
@@ -38,6 +41,12 @@ class Data:
             vectors = vectors + rng.normal(size=vectors.shape) * 0.8
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             texts = [" ".join(f"word{n}" for n in row) for row in ranks]
+            if self.shape == "records":
+                texts = [
+                    f"The thing {row} was built in {1800 + row % 200}. It is made of "
+                    f"{MATERIALS[row * 7 % 10]}, weighs {row % 90 + 1} kg and has {text}."
+                    for row, text in zip(rows, texts, strict=True)
+                ]
             yield rows, texts, vectors.astype(np.float32)
 
     def fields(self, row: int) -> dict[str, Any]:
@@ -130,7 +139,7 @@ class KuRag:
         from ku_rag import KnowledgeBase, Relation, Unit
 
         self._unit, self._relation, self._data, self._folder = Unit, Relation, data, folder
-        ready: Any = {} if data.shape == "pictures" else {"encoder": ReadyVectors()}
+        ready: Any = {} if data.shape in COMPUTED else {"encoder": ReadyVectors()}
         self.kb = KnowledgeBase.open(folder / "kb", create=True, **ready)
 
     def _units(self, rows: range, texts: list[str]) -> Iterator[Any]:
@@ -148,13 +157,13 @@ class KuRag:
                 images=images,
                 metadata=fields,
                 relations=(self._relation("made by", fields["maker"]),),
-                match=self._data.shape == "pictures",
+                match=self._data.shape in COMPUTED,
             )
 
     def build(self) -> None:
         """Add all units, and one for each maker."""
         for rows, texts, vectors in self._data.batches():
-            ready = {} if self._data.shape == "pictures" else {"vectors": {"texts": vectors}}
+            ready = {} if self._data.shape in COMPUTED else {"vectors": {"texts": vectors}}
             self.kb.add_many(self._units(rows, texts), **ready)
         countries = ((n, {"country": f"country {n}"}) for n in range(MAKERS))
         self.kb.add_many(
@@ -192,6 +201,11 @@ class KuRag:
             "count question": lambda n: kb.query(None, f"How many tools are {COLOURS[n % 10]}?"),
             "two-hop question": lambda n: kb.query(
                 None, f"What is the country of the maker of Thing {n * 41}?"
+            ),
+            **(
+                {"sentence question": lambda n: kb.query(None, f"What is Thing {n * 43} made of?")}
+                if self._data.shape == "records"
+                else {}
             ),
             **(
                 {"picture question": lambda n: kb.query(scene(2 * n), "What is its price?")}
