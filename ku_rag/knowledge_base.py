@@ -498,7 +498,7 @@ class KnowledgeBase:
     def facets(self, *, kind: str | None = None, where: Where = ()) -> Facets:
         """Return labels with few values, or with numbers, of the units that pass conditions.
 
-        With conditions, the facets of all units of the kind stay, with the values that are left.
+        With conditions, the facets are those of all units of the kind, with the remaining values.
 
         Args:
             kind: see `list`.
@@ -506,10 +506,10 @@ class KnowledgeBase:
         """
         chosen, of_kind = UnitFilter.parse(kind, where), UnitFilter.parse(kind, ())
         with self._session.read() as database:
-            usual = facets.of_units(database.connection, of_kind)
+            unfiltered = facets.of_units(database.connection, of_kind)
             if chosen == of_kind:
-                return usual
-            return facets.of_units(database.connection, chosen, usual.facets)
+                return unfiltered
+            return facets.of_units(database.connection, chosen, unfiltered.facets)
 
     def examples(self, count: int = 4) -> builtins.list[Example]:
         """Return at most `count` example questions about the base."""

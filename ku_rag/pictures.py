@@ -40,7 +40,7 @@ MATCHED_SIDE = 1600
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF")
 _MAX_16_BIT = 65_535.0
 _BAND = 1 << 20
-_DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
+_DATA_URI = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
 _AGAIN = "save or copy it again"
 
 T = TypeVar("T")
@@ -255,7 +255,7 @@ def probe(data: bytes) -> tuple[int, int, str]:
 
 def read_data_uri(uri: str) -> bytes:
     """Return the content of a picture in a data URI, or raise `BadInput`."""
-    if (start := _DATA.match(uri)) is None:
+    if (start := _DATA_URI.match(uri)) is None:
         expected = "a data URI, such as data:image/png;base64,…"
         refused = "no address is fetched and no path is read"
         raise BadInput(f"the picture is {uri[:40]!r}: expected {expected}; {refused}")

@@ -83,9 +83,9 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What the graph says that bears on a question, with labels and places of lines.
+    """Evidence and answers from the graph, with labels and places of lines.
 
-    `why` says where the answers are from, or why there are none.
+    `why` says where the answers come from, or why there are none.
     """
 
     evidence: Sequence[PathEvidence] = ()
@@ -117,10 +117,9 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
     if not traced:
         return Paths(evidence)
     if traced.unlisted:
-        many = f"{traced.unlisted:,} units fit, more than an answer lists"
-        return Paths(
-            evidence, why=f"{many}: ask how many, ask for fewer, or use `ku list --where`."
-        )
+        remedy = "ask how many, ask for fewer, or use `ku list --where`"
+        why = f"{traced.unlisted:,} units fit, more than an answer lists: {remedy}."
+        return Paths(evidence, why=why)
     cited = tuple(piece.label for piece in evidence[: len(ways)])
     places = (
         ("in labelled lines", lines),

@@ -230,7 +230,7 @@ class Graph:
         )
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
-        """Return units and other entities by keys of their names; "the tower" is also "Tower"."""
+        """Return units and other entities by name key; "the tower" also finds the unit "Tower"."""
         entities: dict[str, list[Entity]] = {}
         for key, unit, *entity in self.connection.execute(
             "SELECT r.value, u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id "

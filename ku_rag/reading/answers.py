@@ -31,7 +31,7 @@ _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
 class Traced:
     """The answer from relations and facts, and the paths that lead to it.
 
-    `unlisted` is the number of units that fit where they are too many for an answer.
+    `unlisted` is the number of units that fit if an answer cannot list them all, or else 0.
     """
 
     answers: tuple[str, ...]

@@ -49,7 +49,7 @@ _PREDICATE = re.compile(
 _SEEMS = re.compile(
     r"\b(?:was|were|(?:look|seem|appear|feel|sound)s?) (?!\w+(?:\wed|wn|ught)\b|made|built)(\w+)"
 )
-"""What something was or seems, which it need not be: "looks [waterproof]"."""
+"""What something was or seems, which it may not be: "looks [waterproof]"."""
 _BOUND = re.compile(
     r"\b(?:before|after|until|since|over|under|about|around|nearly|almost|at least|at most|up to|"
     r"(?:less|more|fewer) than)\s+$",
@@ -89,16 +89,16 @@ _ALONE = ("date", "number", "person", "place")
 _ENDS_RELATIVE = re.compile(r",? (?:who|which|that)$")
 """Ends with the pronoun of a relative clause."""
 _INFINITIVE = re.compile(r"(?<!first)(?<!last)(?<!used)(?<!began)(?<!helped)(?<!managed) to $")
-"""Before a verb of what need not have happened: "hired a man to [repair] it"."""
+"""Before a verb whose action may not have happened: "hired a man to [repair] it"."""
 _OBJECT = re.compile(
     r" (?:(?P<the>the (?=[a-z]))|(?:an?|the|its|his|her|their) |(?=[A-Z]|it\b))"
     r"(?P<what>[^,.;:()\d]+?)(?=[,.;:()]|\Z| (?:in|on|at|by|from|of|to|for|with|near|and|but)\b)"
 )
-"""What an active verb is done to: "burned [the town] in 1632"."""
-_BEARER = re.compile(
+"""The object of an active verb: "burned [the town] in 1632"."""
+_BEFORE_PARTICIPLE = re.compile(
     r"(?<!,)(?<! of) (?:an?|its|with|(?P<the>the)) (?:[\w-]+ ){0,2}?(?P<what>[a-z-]+)(?<! and) $"
 )
-"""What a participle belongs to: "beside a [bell] cast in 1702"."""
+"""The noun before a participle: "beside a [bell] cast in 1702"."""
 _IS_A = re.compile(
     r"\b(?:is|are|was|were|became) (?:an?|the|one of the) (?:(?!with|at)\S+ ?){1,4}$"
 )
@@ -129,7 +129,7 @@ _PRONOUNS = every_stem("it they he she")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?$")
 """Before a verb in the passive voice."""
 _DONE_BY = re.compile(r"\b(?:is|are|was|were|been) (?:\w+ ){1,2}by\b")
-"""What somebody did to the unit."""
+"""A passive verb and its agent: "[was built by] Ann"."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 _CLOSE = 0.5
@@ -414,7 +414,7 @@ def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:
         else:
             own = _SUBJECT.match(part) or not question.names.isdisjoint(map(stem, words(part)[:1]))
             other = (begins_other and not own) or _is_of_other(question, before)
-        is_about = _is_done_to_unit(question, before, part)
+        is_about = _is_verb_of_unit(question, before, part)
         other = other if is_about is None else not is_about
         begins_other = other and (begins_other or not before)
         if not other:
@@ -434,8 +434,8 @@ def _is_of_other(question: Question, before: str) -> bool:
     return relative is not None and not is_known and not _IS_A.search(antecedent)
 
 
-def _is_done_to_unit(question: Question, before: str, part: str) -> bool | None:
-    """Whether the verb of a question is done to its unit in a part of a sentence; None if open."""
+def _is_verb_of_unit(question: Question, before: str, part: str) -> bool | None:
+    """Whether a part of a sentence says the verb of a question of its unit; None if undecided."""
     is_who = question.words[0] == "who"
     verb = question.complement[0] if question.complement else question.verb
     token = next((token for token in tokenize(part) if stem(token.folded) == verb), None)
@@ -445,7 +445,7 @@ def _is_done_to_unit(question: Question, before: str, part: str) -> bool | None:
     before, after = before + part[: token.start], part[token.end :]
     if _INFINITIVE.search(before) and "to" not in question.words:
         return False
-    done_to = _OBJECT.match(after) or _BEARER.search(before)
+    done_to = _OBJECT.match(after) or _BEFORE_PARTICIPLE.search(before)
     if not done_to or "did" in question.words or _PASSIVE.search(before) or _IS_A.search(before):
         return None
     subject = question.names | _PRONOUNS | {*question.content}

@@ -52,9 +52,9 @@ _WHO = re.compile(
     r"\s*(?:[Ww]ho(?: is| was|['’]s)(?: [A-Z][\w'’.-]*){2,}|"
     r"[Ww]hat(?: is| was|['’]s)(?: the)?(?: [A-Z][\w'’.-]*)+|[Ww]hy\b.*)\s*[?.]?\s*"
 )
-"""Asks why, or what a value is, "Who is Ann Miller?", "What is the Attic?", and for no units."""
+"""Asks for no units, but why or what a value is: "Who is Ann Miller?", "What is the Attic?"."""
 _FALSE = ("no", "false", "broken", "defective", "faulty")
-"""Values of what is not so, or does not work."""
+"""Values of a flag that does not hold, or of a thing that does not work."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
 
@@ -193,12 +193,12 @@ class UnitSetReader:
         return which in self._labels or self._question.words[0] in ("when", "how", "where")
 
     @cached_property
-    def _denied(self) -> frozenset[str]:
-        """Stems of content words after "not", if it denies no name, limit or comparison."""
-        said = re.split(r"\bnot\b|n['’]t\b", self.text)
-        is_open = len(said) != 2 or self.named or self._limits or self._comparison
+    def _negated(self) -> frozenset[str]:
+        """Stems of content words after "not", unless it negates a name, limit or comparison."""
+        parts = re.split(r"\bnot\b|n['’]t\b", self.text)
+        is_open = len(parts) != 2 or self.named or self._limits or self._comparison
         is_double = not self._question.every.isdisjoint(map(stem, _FALSE))  # "not broken"
-        return frozenset() if is_open or is_double else self._content & stems(said[1])
+        return frozenset() if is_open or is_double else self._content & stems(parts[1])
 
     @cached_property
     def _when(self) -> Question:
@@ -225,7 +225,7 @@ class UnitSetReader:
         """Return the answer; None if facts do not state it."""
         question = self._question
         if (
-            (question.negated and not self._denied)
+            (question.negated and not self._negated)
             or question.kind not in ("value", "yes-no")
             or _WHO.fullmatch(self.text)
         ):
@@ -288,7 +288,7 @@ class UnitSetReader:
         return self._list(units, chosen)
 
     def _list(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
-        """The names of the units, or how many they are if they are too many."""
+        """Return the names of the units, or their number if there are too many."""
         if len(units) > MOST:
             return Traced((), (), len(units))
         facts = self._evidence(units, chosen)
@@ -375,7 +375,7 @@ class UnitSetReader:
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:
         """Yield the alternatives for each part of the question."""
-        used = self._denied
+        used = self._negated
         for limit in self._limits:
             if limited := self._apply_limit(limit):
                 used = amount_stems(self.text)
@@ -393,12 +393,12 @@ class UnitSetReader:
         for span_words, alternatives in self._values(free):
             yield alternatives
             free = [n for n in free if n not in span_words]
-        said = self._denied.union(stem(self._tokens[n].folded) for n in free)
+        unused = self._negated.union(stem(self._tokens[n].folded) for n in free)
         # Units with "waterproof: yes", for each label that the question names.
         for own, (rank, covered) in self._named_labels.items():
-            flag = _FALSE if covered & self._denied else ("yes", "true")
-            test = FactTest.is_one_of(self._labels[own], flag)
-            if covered & said and len(self.table.units(test)):
+            values = _FALSE if covered & self._negated else ("yes", "true")
+            test = FactTest.is_one_of(self._labels[own], values)
+            if covered & unused and len(self.table.units(test)):
                 yield [Constraint(covered, rank, own, test)]
         for n in free:
             if numbers := self._with_number(self._tokens[n].folded):

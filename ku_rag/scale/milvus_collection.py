@@ -111,7 +111,7 @@ class MilvusCollection:
         options = {"schema": schema, "consistency_level": "Strong"}
         self._call("create_collection", timeout=_WRITE_S, **options)
         self._call("create_index", timeout=_WRITE_S, index_params=index)
-        self._call("load_collection", timeout=_WRITE_S, _async=True)  # which takes seconds
+        self._call("load_collection", timeout=_WRITE_S, _async=True)  # takes seconds
         self.set_state(state)
 
     def upsert(self, rows: Rows, vectors: Vectors) -> None:

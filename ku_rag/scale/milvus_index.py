@@ -35,9 +35,9 @@ from ku_rag.types import IndexSync, Progress
 BATCH = 65_536
 """Rows that are sent before the watermark moves, and vectors held in memory at once."""
 _GROWTH = 8
-"""Factor by which the number of candidates grows while too few of them may be hits."""
+"""Factor by which the number of candidates grows while too few of them can be hits."""
 _SPARE = 2
-"""Candidates of a search among some rows, as a multiple of the number that it needs on average."""
+"""Candidates of a restricted search, as a multiple of those that contain k hits on average."""
 _PAUSE_S = 30.0
 """Time after a failure in which only the local index is searched, seconds."""
 
@@ -84,19 +84,19 @@ class MilvusIndex(VectorIndex):
     ) -> tuple[Rows, Vectors]:
         """See `VectorIndex.search`.
 
-        Vectors of the rows `among` are read from the store. If there are more than `BATCH`, Milvus
-        proposes so many of all rows that k of them are expected `among` these.
+        Up to `BATCH` vectors of the rows `among` are read from the store. For more, Milvus proposes
+        enough of all rows that k of them are expected to be `among` these.
 
         Raises:
             IndexUnavailable: The collection cannot be used, and the index is strict.
         """
-        limit, few = k, False
+        limit, is_small = k, False
         if among is not None:
             among = np.unique(among)
             last = last_row(self._database.connection, f"{self.kind}s")
             limit = max(k, _SPARE * k * last // max(1, len(among)))
-            few = len(among) <= max(BATCH, len(queries) * limit)
-        if limit > MOST_HITS or few:
+            is_small = len(among) <= max(BATCH, len(queries) * limit)
+        if limit > MOST_HITS or is_small:
             return self._scan(queries, k, self.rows() if among is None else among)
         if time.monotonic() >= self._retry_at:
             try:
@@ -141,7 +141,7 @@ class MilvusIndex(VectorIndex):
             if complete:
                 return hits
             if proposed.shape[1] < limit or (among is not None and limit == MOST_HITS):
-                # There are fewer than k rows, or those among which it searches are far away.
+                # There are fewer than k rows, or the rows `among` are far from the query.
                 rows = self.rows() if among is None else among
                 return self._scan(queries, k, np.setdiff1d(rows, without))
             if limit == MOST_HITS:

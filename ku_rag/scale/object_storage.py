@@ -45,7 +45,7 @@ def is_address(location: object) -> bool:
 
 @contextmanager
 def local_copy(location: str) -> Iterator[Path]:
-    """Yield the path of a folder, downloaded for the time of the block if it has an address."""
+    """Yield the path of a folder; one in object storage is downloaded for the block."""
     if not is_address(location):
         yield Path(location)
         return

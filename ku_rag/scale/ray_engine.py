@@ -23,8 +23,7 @@ _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 """Number of attempts to connect, 20 if unset. Each takes 40 s if the port is not Ray's."""
 _RESTARTS = 3
 """Number of times that a worker that died is started again."""
-
-_AGAIN = "the same command continues after the shards that are written"
+_RESUME = "the same command continues after the shards that are written"
 
 Row = dict[str, Any]
 """A row of Ray Data: a block or a shard, or the error that ends the run, under "item"."""
@@ -44,7 +43,7 @@ class ShardActor:
         except KuError as error:
             return {"item": error}
         except Exception as error:  # each encoder has its own errors
-            return {"item": KuError(f"an encoder failed ({reason(error)}): {_AGAIN}")}
+            return {"item": KuError(f"an encoder failed ({reason(error)}): {_RESUME}")}
 
 
 def run(
@@ -98,8 +97,8 @@ def run(
                 raise row["item"]
             yield row["item"]
     except (ray.exceptions.RayError, ConnectionError) as error:
-        last = reason(ValueError(str(error).strip().rpartition("\n")[2]))  # after a traceback
-        raise KuError(f"a worker of Ray failed ({last}): see the logs of Ray; {_AGAIN}") from error
+        last = reason(ValueError(str(error).strip().rpartition("\n")[2]))  # without the traceback
+        raise KuError(f"a worker of Ray failed ({last}): see the logs of Ray; {_RESUME}") from error
 
 
 def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module

@@ -71,11 +71,11 @@ class Facets(Serializable):
     is_estimate: bool = False
 
 
-def of_units(connection: Connection, units: UnitFilter, usual: Collection[Facet] = ()) -> Facets:
+def of_units(connection: Connection, units: UnitFilter, kept: Collection[Facet] = ()) -> Facets:
     """Return the facets of the units that pass a filter.
 
-    `usual` are facets of a longer list, which stay even if they cover few of these units, or have
-    one value or many values for so few.
+    Facets `kept` from a longer list are returned even if they cover few of these units, have one
+    value, or have many values for so few units.
     """
     rows = units.rows(connection)
     if rows is None:
@@ -85,10 +85,10 @@ def of_units(connection: Connection, units: UnitFilter, usual: Collection[Facet]
     step = -(-len(rows) // _MOST_UNITS)
     sample = rows[::step]
     least = _LEAST_SHARE * len(sample)
-    are_lists = {facet.field: bool(facet.values) for facet in usual}
+    are_lists = {facet.field: bool(facet.values) for facet in kept}
     facets: dict[str, Facet] = {}
     for key, label, origin, count, longest, low, high, words, covered, listed in connection.execute(
-        _SELECT, (array_of(sample), 1 if usual else least)
+        _SELECT, (array_of(sample), 1 if kept else least)
     ):
         field = label if origin == METADATA else f"{ANY}{label}"
         if covered < least and field not in are_lists:

@@ -262,7 +262,7 @@ class Question:
         label is of entities. None if the label does not answer.
         """
         content = frozenset(self.content)
-        agents = agents and not _asks_thing(self.words)
+        agents = agents and not _asks_for_thing(self.words)
         met = frozenset(word for word in content if agents and root(word) in roots(label))
         if label and (roots(label) == roots(met) or label <= content):
             ways = _ways_of_label(label)
@@ -292,8 +292,8 @@ class Question:
         return frozenset().union(way.extra, *filter(self.every.issuperset, way.triggers))
 
 
-def _asks_thing(folded: Sequence[str]) -> bool:
-    """Whether a question asks for no person: "What is it made of?"."""
+def _asks_for_thing(folded: Sequence[str]) -> bool:
+    """Whether a question asks for a thing and not a person: "What is it made of?"."""
     return folded[:1] == ("what",) and folded[-1] in _PREPOSITIONS - {"by"}
 
 
@@ -317,7 +317,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         way
         for way in _WAYS
         if any(phrase <= outside for phrase in way.triggers)
-        and not (_asks_thing(folded) and way.type == "person")
+        and not (_asks_for_thing(folded) and way.type == "person")
     ]
     # "Where keep" tells more than "where".
     ways.sort(key=lambda way: -max(len(phrase) for phrase in way.triggers if phrase <= outside))

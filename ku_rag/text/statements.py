@@ -103,7 +103,7 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         if match.re is _SENTENCE:
             sentence, owner = words(match[0]), name_key(match["owner"] or "").removeprefix("the ")
             is_owner = owner in ("", name_key(name).removeprefix("the "))
-            # "The lamp 17 is made of brass", "The North Hall is closed": things, no properties.
+            # "The lamp 17 is made of brass", "The North Hall is closed": things, not properties.
             if _THING.search(label) or set(label_words) <= set(words(name)):
                 continue
             if not is_owner or is_negated(sentence) or (HEDGES | TURNING).intersection(sentence):

@@ -3,9 +3,9 @@
 A sub-folder is a unit if it directly holds pictures that its documents do not name, or a single
 document. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents
 are units, or their headings are; so are pictures in the ingested folder. A picture that a record or
-document names, in the same folder or below it, belongs to it alone. Folders of pictures alone come
-last: their pictures belong to the units whose names they bear, if they bear any. Knowledge bases
-are skipped. What cannot be read is reported, and the rest is read.
+document names, in the same folder or below it, belongs to it alone. Folders that hold only pictures
+come last: a picture named after a unit belongs to it. Knowledge bases are skipped. What cannot be
+read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -121,21 +121,21 @@ class _Contents:
 def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
     """Yield what the files of a folder describe, and those of the folders below it."""
     waiting, named, names = [root], set[Path](), PictureNames(root)
-    of_pictures: list[Path] = []
+    picture_folders: list[Path] = []
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
         identity = "" if folder == root else folder.relative_to(root).as_posix()
         if identity and contents.unit_files and all(map(_is_picture, contents.unit_files)):
-            of_pictures.append(folder)
+            picture_folders.append(folder)
             contents.unit_files = []
         for item in _items(identity, contents, named, names, parsing):
             named |= _named_pictures(item)
             names.add(item)
             yield item
         waiting += reversed(contents.folders)
-    for folder in of_pictures:
+    for folder in picture_folders:
         files = [path for path in _contents(folder, root).unit_files if path not in named]
         yield from _pictures(folder.relative_to(root).as_posix(), files, names, parsing)
 
@@ -143,10 +143,11 @@ def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
 def _pictures(
     identity: str, files: Sequence[Path], names: PictureNames, parsing: Parsing
 ) -> Iterator[Item]:
-    """Yield what a folder of pictures shows: units that it or its pictures name, or one unit.
+    """Yield the records of a folder of pictures.
 
-    The names count if they are those of all pictures, or of two units or more; the other pictures
-    are then units of their own, as in the ingested folder.
+    All pictures belong to the unit that the folder is named after. If there is none, and all
+    pictures are named after units or at least two units are named, each picture belongs to its
+    unit, or is a unit of its own. Otherwise the folder is one unit.
     """
     if not files:
         return

@@ -1,4 +1,4 @@
-"""Pictures that bear the name of a unit: `photos/blue-lamp-2.jpg`, or `photos/Blue Lamp/1.jpg`."""
+"""Pictures named after a unit: `photos/blue-lamp-2.jpg`, or `photos/Blue Lamp/1.jpg`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VIEWS = frozenset({"front", "back", "side", "top", "bottom", "left", "right", "
 
 
 class PictureNames:
-    """Units whose id, name or alias pictures or folders of pictures below `root` bear.
+    """Units that pictures or folders of pictures below `root` are named after.
 
-    The names are collected first, and only units with one of them are remembered.
+    The names of files are collected first, and only units with one of these names are stored.
     """
 
     def __init__(self, root: Path) -> None:
@@ -32,19 +32,18 @@ class PictureNames:
                 self._units.update((key, set()) for key in _keys(name))
 
     def add(self, item: Item) -> None:
-        """Remember the unit of a record, unless its id may still change."""
+        """Store the id, name and aliases of a record's unit, unless its id may still change."""
         if isinstance(item, Record) and (unit := item.unit) and unit.id and not item.is_document:
             for key in map(name_key, (unit.id, unit.name, *unit.aliases)):
                 if key in self._units:
                     self._units[key].add((unit.id, unit.name))
 
     def unit(self, name: str, *, is_view: bool = False) -> Unit | None:
-        """Return the only unit of this name, or else, for a view, of the name before its number."""
+        """Return the only unit of a name; that of a view may end with numbers or "front"."""
         for key in _keys(name) if is_view else (name_key(name),):
             units = list(self._units.get(key, ()))
             if len(units) == 1:
-                id, name = units[0]
-                return Unit(name, id=id)
+                return Unit(units[0][1], id=units[0][0])
         return None
 
 
@@ -54,7 +53,7 @@ def picture_record(unit: Unit, pictures: Iterable[Path]) -> Record:
 
 
 def _keys(name: str) -> Iterator[str]:
-    """Yield the key of a name, and those without the numbers and views at its end."""
+    """Yield the key of a name, and shorter ones without numbers and words of views at its end."""
     words = name_key(name).split()
     while words:
         yield " ".join(words)
