@@ -147,7 +147,7 @@ def _run(
             "timeout_keep_alive": _KEEP_ALIVE_S,
             "timeout_graceful_shutdown": _SHUTDOWN_S,
         }
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM, it waits for no thread
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM: wait for no thread
         if not shared:
             uvicorn.run(app, host=host, port=port, **server)
             return

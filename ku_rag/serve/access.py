@@ -56,7 +56,7 @@ class ServerSettings:
     hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")  # accepted names, in lower case
     rate: int = 0  # requests a minute by key, or by address without keys; 0 for no limit
     root_path: str = ""  # prefix of paths that a reverse proxy strips, such as "/ku"
-    threads: int = 8  # that call the bases
+    threads: int = 8  # number of threads that call the bases
     waiting: int = 64  # maximum number of requests that wait for a thread
     mcp_add: bool = False  # whether MCP clients whose keys may write can add units
     answers: int = MOST_ANSWERS  # number of answers to store for each base; 0 stores none
@@ -122,11 +122,11 @@ class AccessMiddleware:
         if own is None or own[1] not in settings.hosts:
             detail = "the Host header names no host of this server: see --allowed-host"
             raise HTTPException(421, detail)
-        # Of its page, scheme, host and port must be those of the request, as the connection or a
-        # trusted proxy and the Host header state them; programs send neither header.
+        # Scheme, host and port of the page must be those of the request, which the connection or a
+        # trusted proxy and the Host header state. Programs send neither header.
         page, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_ours = site in ("same-origin", "none") and (page is None or origin(page) == own)
-        if scope["method"] not in SAFE and not is_ours:
+        is_same_site = site in ("same-origin", "none") and (page is None or origin(page) == own)
+        if scope["method"] not in SAFE and not is_same_site:
             raise HTTPException(403, "the request comes from another site")
         path = scope["path"].removeprefix(settings.root_path)
         limit = MAX_UPLOAD if path == "/v1/ingest" else MAX_BODY

@@ -75,7 +75,7 @@ def create_app(
         responses={"default": _PROBLEM},
         lifespan=lifespan,
     )
-    app.max_body_size = None  # the router has it: its errors become problems
+    app.max_body_size = None  # the router checks the size: its errors become problems
     app.state.bases, app.state.registry = registry, collected
     app.state.keys, app.state.key_store, app.state.settings = keys, store, settings
     app.add_middleware(AccessMiddleware, state=app.state, rates=rates)

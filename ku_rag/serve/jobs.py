@@ -126,7 +126,7 @@ class JobStore(SideDatabase):
 
     @property
     def exists(self) -> bool:
-        """Whether the base has accepted a job, ever."""
+        """Whether the base has ever accepted a job."""
         return self.file.exists() and not self._folder.is_symlink()
 
     def claim(self) -> Job | None:

@@ -28,7 +28,7 @@ _DAY_S, _USED_S = 86_400, 60  # a day; after how long the last use of a key is s
 _MOST_CHANGES = 10_000
 _FREE, _STEP_S, _LONGEST_S = 3, 0.25, 2.0
 """Wrong keys that are not delayed, what each further one adds to the delay, and its limit."""
-_ALL, _OF_ALL = "*", 20  # so many wrong keys from all addresses count like one from each
+_ALL, _OF_ALL = "*", 20  # this many wrong keys from all addresses count as one
 _FORGOTTEN_S = 10.0  # seconds after which one wrong key less counts
 _MOST_COUNTED, _MOST_ADDRESSES, _MOST_DELAYED = 300, 1024, 64
 _NAME = re.compile(r"\S(.{0,58}\S)?")
@@ -96,7 +96,7 @@ class KeyStore(SideDatabase):
         return None
 
     def list_keys(self, condition: str = "true", *values: object) -> list[Key]:
-        """Return the keys that pass a condition in SQL, by name, those that have expired too."""
+        """Return the keys that pass a condition in SQL, by name; expired keys are included."""
         columns = "name, role, bases, created, expires, used"
         query = f"SELECT {columns} FROM keys WHERE {condition} ORDER BY name"
         with self.transaction() as connection:
@@ -153,12 +153,12 @@ def _hash(secret: str) -> str:
 class Keys:
     """The keys of a server, printable ASCII.
 
-    The answer to a wrong key is delayed, the longer the more of them came lately from its address
-    and from all. A right key is never delayed, so wrong ones lock nobody out.
+    The answer to a wrong key is delayed; recent wrong keys from its address, and from all
+    addresses, lengthen the delay. A right key is never delayed, so wrong ones lock nobody out.
 
     Args:
-        keys: those that the server was started with, by secret; without any, none is required.
-        store: those that were created while it ran, if there may be such.
+        keys: keys that the server was started with, by secret; without any, none is required.
+        store: keys created while the server runs, or None.
     """
 
     def __init__(self, keys: Mapping[str, Key], store: KeyStore | None = None) -> None:
@@ -175,14 +175,14 @@ class Keys:
         return bool(self._keys)
 
     async def find(self, secret: str) -> Key | None:
-        """Return a key if it is right; the time does not depend on where it differs."""
+        """Return the key of a secret; the time does not depend on where a wrong one differs."""
         for own, key in self._keys.items():
             if hmac.compare_digest(own, secret.encode()):
                 return key
         return await asyncio.to_thread(self._store.find, secret) if self._store and secret else None
 
     async def refuse(self, key: str, request: HTTPConnection) -> HTTPException:
-        """Return the error for a wrong or missing key, at the time when it is to be answered."""
+        """Return the error for a wrong or missing key, after its delay."""
         client = request.client.host if request.client else ""
         if key and (delay := self.delay(client, time.monotonic())):
             if self._delayed.locked():

@@ -20,7 +20,7 @@ MEDIA_TYPE = "application/problem+json"
 _FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")  # of absolute paths, not of URLs
 _LATER = frozenset({423, 429, 503})  # statuses after which a retry can succeed
 UNAVAILABLE = HTTPException(503, "the server starts or ends: try again in a few seconds")
-"""Also of requests that outlast the shutdown: uvicorn cancels them."""
+"""Also the answer to requests that outlast the shutdown, which uvicorn cancels."""
 _STATUS: Mapping[type[errors.KuError], int] = {
     errors.NotFound: 404,
     errors.BadInput: 422,

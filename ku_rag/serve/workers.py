@@ -42,14 +42,14 @@ _READS = frozenset({
     *("/v1/chat/completions", "/v1/embeddings", "/units"),
 })  # fmt: skip
 """Paths of POST requests that change nothing."""
-_WRITER_PATHS = ("/v1/jobs/", "/mcp")  # begin paths whose GET requests ask for its state
+_WRITER_PATHS = ("/v1/jobs/", "/mcp")  # prefixes of paths whose GET requests need the writer
 _OF_A_CONNECTION = frozenset({
     *(b"connection", b"keep-alive", b"transfer-encoding", b"expect"),
     *(b"x-forwarded-for", b"x-forwarded-proto"),
 })  # fmt: skip
 """Headers that are not forwarded."""
 _SOCKET, _RATES, _URL = "writer", "rates", "http://writer/"
-_LONGEST = 70  # maximum bytes of the path of the folder of sockets; of a socket 107
+_LONGEST = 70  # maximum bytes of the path of the folder of sockets; a socket may have 107
 _END_S = 2.5  # maximum seconds that readers may take to end
 
 _log = logging.getLogger("ku_rag.serve")
@@ -165,7 +165,7 @@ class Writer(uvicorn.Server):
         self._read = partial(run_reader, bases, app.state.settings, folder, models, options)
         self._folder = folder
         multiprocessing.set_forkserver_preload([__name__])  # readers start without imports
-        tempfile.tempdir = str(folder)  # of the socket of the process that forks readers
+        tempfile.tempdir = str(folder)  # for the socket of the process that forks readers
 
     async def on_tick(self, counter: int) -> bool:
         """Start the readers that do not run, each second; return whether the server ends."""
