@@ -69,9 +69,9 @@ def delete_sources(
 ) -> Deleted:
     """Delete sources and update their units. Called inside a change.
 
-    A unit is deleted when it has no source left, or neither chunk nor image nor relation (KU-RAG,
-    appendix A, KU deletion). With `keep_entities`, units are kept as long as they have a source, as
-    entities of a graph are, and so are the relations of others to deleted units.
+    A unit is deleted when it has no source left, or neither chunk, image, relation nor metadata
+    (KU-RAG, appendix A, KU deletion). With `keep_entities`, units are kept as long as they have a
+    source, as entities of a graph are, and so are the relations of others to deleted units.
     """
     touched = connection.execute(
         "SELECT DISTINCT u.row, u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "

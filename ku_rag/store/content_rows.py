@@ -168,13 +168,16 @@ def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list
 def is_empty(connection: Connection, unit: int) -> bool:
     """Whether nothing speaks of a unit any more.
 
-    That is, no source; or neither chunk nor image is listed, and no relation starts there.
+    That is, no source; or neither chunk nor image is listed, no relation starts there, and no
+    source has metadata.
     """
-    sources, chunks, images, stated = connection.execute(
+    sources, *content = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM sources WHERE unit = :unit), "
         "EXISTS (SELECT 1 FROM unit_chunks WHERE unit = :unit), "
         "EXISTS (SELECT 1 FROM unit_images WHERE unit = :unit), "
-        "EXISTS (SELECT 1 FROM entities e JOIN relations r ON r.head = e.row WHERE e.unit = :unit)",
+        "EXISTS (SELECT 1 FROM entities e JOIN relations r ON r.head = e.row "
+        "WHERE e.unit = :unit), "
+        "EXISTS (SELECT 1 FROM sources WHERE unit = :unit AND declared ->> '$.metadata' != '{}')",
         {"unit": unit},
     ).fetchone()
-    return not sources or not (chunks or images or stated)
+    return not sources or not any(content)

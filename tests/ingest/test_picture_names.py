@@ -81,3 +81,15 @@ def test_the_record_keeps_its_name_and_fields(shop, kb):
     assert (unit.name, unit.aliases, unit.metadata) == ("Blue Lamp", ("Azur",), {"price": "49"})
     assert len(unit.images) == 1
     assert kb.ingest(shop).units_updated == 0
+
+
+def test_a_record_without_texts_outlives_its_picture(shop, kb):
+    photo = shop / "photos" / "P-001.png"
+    photo.parent.mkdir()
+    Image.new("RGB", (20, 20)).save(photo)
+    kb.ingest(shop)
+    photo.unlink()
+    kb.sync(shop)
+    assert (kb.show("P-001").metadata, kb.show("P-001").images) == ({"price": "49"}, ())
+    kb.delete("P-002")
+    assert [unit.id for unit in kb.list()] == ["P-001"]
