@@ -6,10 +6,11 @@ import re
 from calendar import month_name
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.text.question import Question
-from ku_rag.text.stems import every_stem, label_stems, stems
+from ku_rag.text.stems import every_stem, label_stems, stem, stems
 from ku_rag.text.tokens import words
 from ku_rag.text.values import find_values, quantity, unit_of_label
 
@@ -49,6 +50,9 @@ def fits_type(question: Question, step: Step, end: Entity) -> bool:
     # "What does it cost?" does not ask for "rent_per_day".
     rate = stems(step.relation.partition("_per_")[2])
     is_rate = rate and question.every.isdisjoint(rate | own_stems(step.relation))
+    # "What does it cost per day?" does not ask for its price.
+    asked = {stem(after) for before, after in pairwise(question.words) if before == "per"}
+    is_rate = is_rate or not asked <= every_stem(f"{step.relation} {end.name}")
     if end.name in ("yes", "no") or (is_rate and question.type == "money"):
         return False
     if question.type in ("", "name"):

@@ -171,9 +171,10 @@ def amounts(text: str) -> list[Amount]:
 
 
 def _float(number: str) -> float:
-    """Return a number as written: "1,200" is 1200, "5,20" is 5.2."""
-    is_decimal = re.fullmatch(r"-?\d+,\d\d?", number)
-    return float(number.replace(",", "." if is_decimal else ""))
+    """Return a number as written: "1,200" is 1200, "5,20" is 5.2, "1.299,00" is 1299."""
+    if re.fullmatch(r"-?[\d.]+,\d\d?", number):
+        return float(number.replace(".", "").replace(",", "."))
+    return float(number.replace(",", ""))
 
 
 def list_items(text: str) -> list[str]:
@@ -209,12 +210,13 @@ def _name(match: re.Match[str]) -> Value | None:
 # ---- values of fields ----------------------------------------------------------------------------
 
 _LEADING_NUMBER = re.compile(
-    r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d\d?(?![\d,])|\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
+    r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d\d?(?!\d)|\d+,\d\d?(?![\d,])|"
+    r"\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
     re.IGNORECASE,
 )
 _HOURS = re.compile(r"(?P<hours>\d+) ?h(?:ours?)? ?(?P<minutes>\d+) ?m(?:in)?\b")
 _FIELD_AMOUNT = re.compile(
-    rf"(?P<sign>[$€]? ?)(?P<number>{_LEADING_NUMBER.pattern})"
+    rf"(?P<sign>(?:[$€£]|(?:EUR|USD|GBP)\b)? ?)(?P<number>{_LEADING_NUMBER.pattern})"
     r"(?: (?P<times>thousand|million|billion)\b)?[ -]?(?P<unit>(?!in .)[^\s\d,;:()]*[²23]?)",
     re.IGNORECASE,
 )
@@ -252,12 +254,11 @@ def quantity(value: str, unit: str = "") -> Quantity:
         seconds = 3600 * float(span["hours"]) + 60 * float(span["minutes"])
         return Quantity(float(span["hours"]), "time", seconds)
     stated = _float(match["number"]) * _TIMES.get((match["times"] or "").lower(), 1)
-    leading = None if match["sign"] else stated
-    if not value.isdigit() and (day := _date(value, leading)).measure:
+    if not value.isdigit() and (day := _date(value, stated)).measure:
         return day
     word = match["unit"] or match["sign"].strip() or unit
     measure, factor = _FACTORS.get(_bare(word), (None, 1.0)) if word else (None, 1.0)
-    return Quantity(leading, measure, stated * factor if measure else None)
+    return Quantity(stated, measure, stated * factor if measure else None)
 
 
 def _date(value: str, leading: float | None = None) -> Quantity:

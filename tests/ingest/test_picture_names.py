@@ -50,6 +50,12 @@ def test_other_pictures_beside_those_of_two_records_are_units(pictures_of):
     assert units["P-001"] == ["photos/P-001.png"]
 
 
+def test_other_pictures_beside_two_of_one_record_are_units(pictures_of):
+    units = pictures_of("photos/azur 1.png", "photos/azur 2.png", "photos/stand.png")
+    assert units["P-001"] == ["photos/azur 1.png", "photos/azur 2.png"]
+    assert units["photos/stand"] == ["photos/stand.png"]
+
+
 def test_one_name_among_other_pictures_divides_no_folder(pictures_of):
     pictures = ["Kitchen/azur.png", "Kitchen/table.png"]
     assert pictures_of(*pictures) == {"P-001": [], "P-002": [], "Kitchen": pictures}

@@ -308,6 +308,34 @@ def test_metadata_and_labelled_lines_are_facts_like_relations(plants, question, 
     assert plants.query(None, question).answer == answer
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which boat is the most expensive?", "Ferry"),
+        ("Which boats cost less than 1000 euros?", "Canoe"),
+        ("Which bench is the most expensive?", "Ash bench"),
+        ("Which is the most expensive tool?", "Sander"),
+        ("Which lamps do not work?", "Flare lamp"),
+        ("How much does the Canoe cost per day?", ""),
+        ("How much does the Canoe cost?", "900 euros"),
+    ],
+)
+def test_prices_are_read_however_they_are_written(kb, question, answer):
+    prices = {
+        "boat": {"Kayak": "1,200 euros", "Ferry": "€ 2000", "Canoe": "900 euros"},
+        "bench": {"Oak bench": "$100", "Pine bench": "150 dollars", "Ash bench": "USD 200"},
+        "tool": {"Sander": "1.299,00 €", "Drill": "120 €"},
+    }
+    units = [
+        Unit(name, id=name, kind=kind, metadata={"price": price, "works": name != "Sander"})
+        for kind, of_kind in prices.items()
+        for name, price in of_kind.items()
+    ]
+    lamp = Unit("Flare lamp", id="lamp", kind="lamp", texts=("Works: no",))
+    kb.add_many([*units, lamp])
+    assert kb.query(None, question).answer == answer
+
+
 def test_more_units_than_an_answer_lists_are_counted(kb):
     kb.add_many(
         Unit(f"Lamp {n}", id=f"{n}", kind="lamp", metadata={"colour": "red"}) for n in range(30)

@@ -146,8 +146,8 @@ def _pictures(
     """Yield the records of a folder of pictures.
 
     All pictures belong to the unit that the folder is named after. If there is none, and all
-    pictures are named after units or at least two units are named, each picture belongs to its
-    unit, or is a unit of its own. Otherwise the folder is one unit.
+    pictures or at least two are named after units, each picture belongs to its unit, or is a unit
+    of its own. Otherwise the folder is one unit.
     """
     if not files:
         return
@@ -155,7 +155,7 @@ def _pictures(
         yield picture_record(unit, files)
         return
     units = [names.unit(path.stem, is_view=True) for path in files]
-    if len({unit.id for unit in units if unit}) < 2 and None in units:
+    if len(list(filter(None, units))) < 2 and None in units:
         yield from _unit(identity, files, parsing)
         return
     for path, unit in zip(files, units, strict=True):
