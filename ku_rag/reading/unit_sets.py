@@ -369,7 +369,8 @@ class UnitSetReader:
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
         units = self._among(units)
-        if not self._noun or (self._thing and not self._kinds):
+        # "Which lamps do not work?" asks for no works.
+        if not self._noun or stem(self._thing) in self._noun:
             return units
         return self.table.called(units, self._kinds, self._noun)
 
