@@ -47,7 +47,7 @@ test-torch: .venv/test-all
 test-long: .venv/test-all
 	$(PYTEST) --sample=0.1 -m "long and not torch and not hypothesis" --ignore-glob='*milvus*' \
 		--ignore=tests/scale/test_sync_kills.py --ignore=tests/scale/test_index_contract.py \
-		--ignore=tests/scale/test_ray_kills.py
+		--ignore-glob='*test_ray_*'
 
 # The pages in Chromium, the wheel in a bare environment, and the image where a container engine runs.
 test-release: .venv/test-all
