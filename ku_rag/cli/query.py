@@ -103,11 +103,7 @@ def query(
             raise click.UsageError("--batch FILE needs --out, and no IMAGE, --passage or --report")
         _answer_batch(batch, out, resume, options)
         return
-    if image and question is None and not _is_picture(image):
-        image, question = "-", image
-    if image is None or question is None:
-        raise click.UsageError("give IMAGE and QUESTION, or QUESTION alone, or --batch")
-    picture = None if image == "-" else image
+    picture, question = _picture_and_question(image, question)
     if plan_only and (passage or report):
         raise click.UsageError("--plan-only answers nothing: leave out --passage and --report")
     if plan_only:
@@ -127,10 +123,16 @@ def query(
         remark(f"wrote {written}")
 
 
-def _is_picture(argument: str) -> bool:
-    """Whether the only argument is a picture, perhaps one that is not there, and no question."""
-    path = Path(argument)
-    return argument == "-" or path.suffix.lower() in PICTURE_SUFFIXES or os.path.exists(path)
+def _picture_and_question(image: str | None, question: str | None) -> tuple[str | None, str]:
+    """Return the path of the picture, if there is one, and the question; one may stand alone."""
+    if image is None:
+        raise click.UsageError("give IMAGE and QUESTION, or QUESTION alone, or --batch")
+    if question is None:
+        is_path = Path(image).suffix.lower() in PICTURE_SUFFIXES or os.path.exists(image)
+        if image == "-" or is_path:
+            raise click.UsageError(f"{image!r} is taken for IMAGE: give a QUESTION after it")
+        return None, image
+    return None if image == "-" else image, question
 
 
 def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:

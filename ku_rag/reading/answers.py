@@ -47,13 +47,7 @@ def fits_type(question: Question, step: Step, end: Entity) -> bool:
         return any(map(str.isdigit, end.name))
     if question.kind == "yes-no" or not step.has_value:
         return True
-    # "What does it cost?" does not ask for "rent_per_day".
-    rate = stems(step.relation.partition("_per_")[2])
-    is_rate = rate and question.every.isdisjoint(rate | own_stems(step.relation))
-    # "What does it cost per day?" does not ask for its price.
-    asked = {stem(after) for before, after in pairwise(question.words) if before == "per"}
-    is_rate = is_rate or not asked <= every_stem(f"{step.relation} {end.name}")
-    if end.name in ("yes", "no") or (is_rate and question.type == "money"):
+    if end.name in ("yes", "no") or (question.type == "money" and not _fits_rate(question, step)):
         return False
     if question.type in ("", "name"):
         return True
@@ -69,6 +63,17 @@ def fits_type(question: Question, step: Step, end: Entity) -> bool:
         is_date = quantity(end.name).measure == "date" or find_values(end.name, "date")
         return bool(is_date or _MONTHS.intersection(words(end.name)))
     return any(map(str.isdigit, end.name)) or (question.type == "number" and step.line is None)
+
+
+def _fits_rate(question: Question, step: Step) -> bool:
+    """Whether a price is one by the day where the question asks for that, and only there."""
+    rate = stems(step.relation.partition("_per_")[2])
+    # "What does it cost?" does not ask for "rent_per_day".
+    if rate and question.every.isdisjoint(rate | own_stems(step.relation)):
+        return False
+    # "What does it cost per day?" does not ask for its price.
+    unit = {stem(after) for before, after in pairwise(question.words) if before == "per"}
+    return unit <= every_stem(f"{step.relation} {step.tail.name}")
 
 
 @lru_cache(maxsize=1 << 14)

@@ -255,7 +255,7 @@ class UnitSetReader:
                 answers.setdefault((len(left), rank), []).append(answer)
         best = answers[min(answers)] if answers else []
         # Two labels that fit equally well, and lead to other units: no answer.
-        return best[0] if len({traced.answers for traced in best}) == 1 else None
+        return best[0] if len({(traced.answers, traced.unlisted) for traced in best}) == 1 else None
 
     def _answer(
         self,

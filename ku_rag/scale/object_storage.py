@@ -50,7 +50,8 @@ def local_copy(location: str) -> Iterator[Path]:
         yield Path(location)
         return
     with TemporaryDirectory(prefix="ku-import-") as temporary:
-        folder = Path(temporary, location.rstrip("/").rpartition("/")[2])
+        name = location.rstrip("/").rpartition("/")[2]
+        folder = Path(temporary, name if name.strip(".") else "copy")
         RemoteFolder(location).download(folder)
         yield folder
 

@@ -169,7 +169,7 @@ def is_empty(connection: Connection, unit: int) -> bool:
     """Whether nothing speaks of a unit any more.
 
     That is, no source; or neither chunk nor image is listed, no relation starts there, and no
-    source has metadata.
+    source but an update has metadata.
     """
     sources, *content = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM sources WHERE unit = :unit), "
@@ -177,7 +177,8 @@ def is_empty(connection: Connection, unit: int) -> bool:
         "EXISTS (SELECT 1 FROM unit_images WHERE unit = :unit), "
         "EXISTS (SELECT 1 FROM entities e JOIN relations r ON r.head = e.row "
         "WHERE e.unit = :unit), "
-        "EXISTS (SELECT 1 FROM sources WHERE unit = :unit AND declared ->> '$.metadata' != '{}')",
+        "EXISTS (SELECT 1 FROM sources WHERE unit = :unit AND origin != 'update' "
+        "AND declared ->> '$.metadata' != '{}')",
         {"unit": unit},
     ).fetchone()
     return not sources or not any(content)

@@ -49,6 +49,7 @@ _SENTENCE = re.compile(
     re.MULTILINE,
 )
 _THING = re.compile(r"\b[A-Z][a-z]|\d")
+"""In the subject of a sentence, it is the name of a thing and no property."""
 
 
 class Statement(NamedTuple):

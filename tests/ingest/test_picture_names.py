@@ -74,6 +74,11 @@ def test_a_picture_beside_the_records_belongs_to_one(shop, pictures_of):
     assert units == {"P-001": ["blue lamp 2.png", "p-001.png"], "P-002": [], "stand": ["stand.png"]}
 
 
+def test_a_picture_in_the_ingested_folder_belongs_to_a_record_below_it(pictures_of):
+    units = pictures_of("P-001.png", "stand.png")
+    assert units == {"P-001": ["P-001.png"], "P-002": [], "stand": ["stand.png"]}
+
+
 def test_a_picture_that_a_record_names_by_its_path_belongs_to_it_alone(shop, pictures_of):
     (shop / "lamps.csv").write_text("id,name,image\nL-1,Lamp,photos/azur.png\n", encoding="utf-8")
     units = pictures_of("photos/azur.png", "photos/P-001.png")
@@ -99,3 +104,13 @@ def test_a_record_without_texts_outlives_its_picture(shop, kb):
     assert (kb.show("P-001").metadata, kb.show("P-001").images) == ({"price": "49"}, ())
     kb.delete("P-002")
     assert [unit.id for unit in kb.list()] == ["P-001"]
+
+
+def test_an_update_alone_keeps_no_unit(shop, kb):
+    text = shop / "text.txt"
+    text.write_text("It is red.", encoding="utf-8")
+    kb.ingest(shop)
+    kb.update("text", metadata={"colour": "red"})
+    text.unlink()
+    kb.sync(shop)
+    assert {unit.id for unit in kb.list()} == {"P-001", "P-002"}

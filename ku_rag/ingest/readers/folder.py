@@ -3,9 +3,9 @@
 A sub-folder is a unit if it directly holds pictures that its documents do not name, or a single
 document. Record files (.jsonl, .csv, .tsv) are read by their own readers. Other texts and documents
 are units, or their headings are; so are pictures in the ingested folder. A picture that a record or
-document names, in the same folder or below it, belongs to it alone. Folders that hold only pictures
-come last: a picture named after a unit belongs to it. Knowledge bases are skipped. What cannot be
-read is reported, and the rest is read.
+document names, in the same folder or below it, belongs to it alone. Other pictures of the ingested
+folder, and folders that hold only pictures, come last: a picture named after a unit belongs to it.
+Knowledge bases are skipped. What cannot be read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -121,23 +121,41 @@ class _Contents:
 def read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
     """Yield what the files of a folder describe, and those of the folders below it."""
     waiting, named, names = [root], set[Path](), PictureNames(root)
+    loose: dict[str, list[Path]] = {}
     picture_folders: list[Path] = []
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
         identity = "" if folder == root else folder.relative_to(root).as_posix()
-        if identity and contents.unit_files and all(map(_is_picture, contents.unit_files)):
+        if not identity:
+            loose = _without_documents(contents)
+        elif contents.unit_files and all(map(_is_picture, contents.unit_files)):
             picture_folders.append(folder)
             contents.unit_files = []
-        for item in _items(identity, contents, named, names, parsing):
+        for item in _items(identity, contents, named, parsing):
             named |= _named_pictures(item)
             names.add(item)
             yield item
         waiting += reversed(contents.folders)
+    for stem, pictures in loose.items():
+        if files := [path for path in pictures if path not in named]:
+            unit = names.unit(stem, is_view=True)
+            yield from (picture_record(unit, files),) if unit else _unit(stem, files, parsing)
     for folder in picture_folders:
         files = [path for path in _contents(folder, root).unit_files if path not in named]
         yield from _pictures(folder.relative_to(root).as_posix(), files, names, parsing)
+
+
+def _without_documents(contents: _Contents) -> dict[str, list[Path]]:
+    """Remove the pictures without a document of their name from a folder; return them by name."""
+    documents = {path.stem for path in contents.unit_files if not _is_picture(path)}
+    pictures: dict[str, list[Path]] = {}
+    for path in contents.unit_files:
+        if path.stem not in documents:
+            pictures.setdefault(path.stem, []).append(path)
+    contents.unit_files = [path for path in contents.unit_files if path.stem in documents]
+    return pictures
 
 
 def _pictures(
@@ -155,7 +173,7 @@ def _pictures(
         yield picture_record(unit, files)
         return
     units = [names.unit(path.stem, is_view=True) for path in files]
-    if len(list(filter(None, units))) < 2 and None in units:
+    if len(units) - units.count(None) < 2 and None in units:
         yield from _unit(identity, files, parsing)
         return
     for path, unit in zip(files, units, strict=True):
@@ -226,7 +244,7 @@ def _check_link(path: Path, root: Path) -> None:
 
 
 def _items(
-    identity: str, contents: _Contents, named: Set[Path], names: PictureNames, parsing: Parsing
+    identity: str, contents: _Contents, named: Set[Path], parsing: Parsing
 ) -> Iterator[Item]:
     """Yield what the files of a folder describe, record files first.
 
@@ -253,11 +271,8 @@ def _items(
     for path in files:
         pictured.get(path.stem, documents).append(path)
     yield from _documents(documents, parsing)
-    groups = pictured.items()
-    for stem, group in sorted(groups, key=lambda item: all(map(_is_picture, item[1]))):
-        files = [path for path in group if path not in named]
-        unit = names.unit(stem, is_view=True) if all(map(_is_picture, files)) else None
-        yield from (picture_record(unit, files),) if unit and files else _unit(stem, files, parsing)
+    for stem, group in pictured.items():
+        yield from _unit(stem, [path for path in group if path not in named], parsing)
 
 
 def _unit(identity: str, files: Sequence[Path], parsing: Parsing) -> Iterator[Item]:

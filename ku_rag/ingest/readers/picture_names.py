@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.picture_paths import PICTURE_SUFFIXES
+from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Record, Source, Unit
 
@@ -22,7 +23,10 @@ class PictureNames:
 
     def __init__(self, root: Path) -> None:
         self._units: dict[str, set[tuple[str, str]]] = {}
-        for folder, _, files in os.walk(root):
+        for folder, folders, files in os.walk(root):
+            if Layout(root).database.name in files:  # a knowledge base
+                folders.clear()
+                continue
             pictures = [
                 stem
                 for stem, suffix in map(os.path.splitext, files)
