@@ -36,7 +36,7 @@ import ku_rag
 from benchmarks.record import markdown, read_result, run_stage, write_result
 from benchmarks.systems import COMPUTED, REPEATS, SYSTEMS, Data, Vectors, picture
 
-SHAPES = {"chunk": 1_000_000, "records": 1_000_000, "ten": 100_000, "pictures": 100_000}
+SHAPES = {"chunk": 10_000_000, "records": 1_000_000, "ten": 100_000, "pictures": 100_000}
 """Shapes, and the most units of each that are measured."""
 PEERS = {name: 100_000 for name in SYSTEMS} | {"LanceDB": 1_000_000}
 """Most units of another system that are measured, all in the shape "chunk"."""

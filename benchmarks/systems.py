@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 DIM, WORDS, VOCABULARY, MAKERS = 128, 12, 2_000, 100
+LARGE, LARGE_DIM = 1_000_000, 512
+"""More units than `LARGE` have vectors of `LARGE_DIM` dimensions."""
 COLOURS = ("red", "green", "blue", "white", "black", "brown", "grey", "pink", "teal", "gold")
 KINDS = ("tool", "part")
 MATERIALS = ("oak", "steel", "brass", "glass", "linen", "paper", "copper", "wool", "clay", "cork")
@@ -29,10 +31,11 @@ class Data:
 
     def __init__(self, shape: str, units: int) -> None:
         self.shape, self.units, self.texts_a_unit = shape, units, 10 if shape == "ten" else 1
-        self._centres = np.random.default_rng(1).normal(size=(256, DIM))
+        self.dim = LARGE_DIM if units > LARGE else DIM
+        self._centres = np.random.default_rng(1).normal(size=(256, self.dim))
 
     def batches(self) -> Iterator[tuple[range, list[str], Vectors]]:
-        """Yield rows of units, their texts and the vectors of these, float32[texts, DIM]."""
+        """Yield rows of units, their texts and the vectors of these, float32[texts, dim]."""
         for first in range(0, self.units, BATCH):
             rows, rng = range(first, min(first + BATCH, self.units)), np.random.default_rng(first)
             count = len(rows) * self.texts_a_unit
@@ -85,15 +88,18 @@ def scene(row: int) -> Image.Image:
 class ReadyVectors:
     """An encoder for ready-made vectors: every text has the same, and pictures are refused."""
 
-    dim, max_tokens, cross_modal, fingerprint = DIM, 512, False, f"ready-made:{DIM}"
+    max_tokens, cross_modal = 512, False
+
+    def __init__(self, dim: int) -> None:
+        self.dim, self.fingerprint = dim, f"ready-made:{dim}"
 
     def count_tokens(self, text: str) -> int:
         """Return the number of words."""
         return len(text.split())
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Return float32[n, DIM]."""
-        return np.tile(np.eye(1, DIM, dtype=np.float32), (len(texts), 1))
+        """Return float32[n, dim]."""
+        return np.tile(np.eye(1, self.dim, dtype=np.float32), (len(texts), 1))
 
     def encode_images(self, *_: object) -> Vectors:
         """Refuse."""
@@ -139,7 +145,7 @@ class KuRag:
         from ku_rag import KnowledgeBase, Relation, Unit
 
         self._unit, self._relation, self._data, self._folder = Unit, Relation, data, folder
-        ready: Any = {} if data.shape in COMPUTED else {"encoder": ReadyVectors()}
+        ready: Any = {} if data.shape in COMPUTED else {"encoder": ReadyVectors(data.dim)}
         self.kb = KnowledgeBase.open(folder / "kb", create=True, **ready)
 
     def _units(self, rows: range, texts: list[str]) -> Iterator[Any]:

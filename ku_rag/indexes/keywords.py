@@ -11,14 +11,13 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.indexes.segment import contains
 from ku_rag.store import vocabulary
-from ku_rag.store.connection import Connection, as_json, distinct
+from ku_rag.store.connection import Connection, as_json, distinct, fetch_rows
 from ku_rag.store.text_lengths import note_replaced, totals
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
@@ -30,6 +29,8 @@ _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
 _K1, _B, _LEAST_IDF = 1.2, 0.75, 1e-6
 """Parameters of BM25, as in FTS5; the weight of a term that more than half of the texts have."""
+_COUNTS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.word_counts USING fts5vocab(main, words, row)"
+"""The number of chunks with each term, which FTS5 counts several times faster than a search."""
 _TOKENS = re.compile(r"[0-9A-Za-z\x80-\U0010ffff]+")
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
@@ -87,50 +88,78 @@ def term_scores(
 ) -> TermScores:
     """Return BM25 scores of the chunks that have a term of a text.
 
-    Stop words, and in large bases very common terms, are left out if other terms remain. `among`
-    are rows of the chunks that count, ascending; None for all.
+    Stop words are left out if other terms remain. In large bases very common terms count only in
+    chunks that have another term, and once; if all terms are common, the rarest is that other one.
+    `among` are rows of the chunks that count, ascending; None for all.
     """
     terms = query_terms(content_words(text) or words(text), language_of(connection))
     # The index cuts terms at other ASCII characters, which compatibility forms such as "⑴" have.
     tokens = (token for term in terms for token in _TOKENS.findall(term))
     wanted = list(dict.fromkeys(tokens))[:_MOST_TERMS]
+    common = _common_terms(connection, wanted)
+    rare = [term for term in wanted if term not in common]
+    hits = [_chunks_with(connection, term) for term in rare]
+    frequencies = [len(chunks) for chunks, _ in hits] + list(common.values())
+    rows = distinct(np.concatenate([np.empty(0, np.int64), *(chunks for chunks, _ in hits)]))
+    either = " OR ".join(map(_quote, rare))
+    for term in common:
+        both = f"{_quote(term)} AND ({either})"
+        chunks = fetch_rows(connection, "SELECT rowid FROM words WHERE words MATCH ?", both)
+        hits.append((chunks, np.ones(len(chunks), np.int64)))
+    if among is not None:
+        rows = rows[contains(among, rows)]
+    counts = np.zeros((len(hits), len(rows)))
+    for of_term, (chunks, numbers) in zip(counts, hits, strict=True):
+        if among is not None:
+            mask = contains(among, chunks)
+            chunks, numbers = chunks[mask], numbers[mask]
+        of_term[np.searchsorted(rows, chunks)] = numbers
+    return TermScores(rows, _bm25(connection, rows, counts, frequencies))
+
+
+def _common_terms(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
+    """Return very common terms of a large base with their numbers of chunks, but not all terms."""
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
-    if last > _LARGE:
-        most = min(_LARGE, int(_COMMON * last))
-        more = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
-        common = {
-            term for term in wanted if connection.execute(more, (_quote(term), most)).fetchone()
-        }
-        wanted = [term for term in wanted if term not in common] or wanted
-    hits = [_scored(connection, term, among) for term in wanted]
-    rows = distinct(np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in hits)]))
-    scores = np.zeros((len(hits), len(rows)))
-    for place, (matching, of_term) in enumerate(hits):
-        scores[place, np.searchsorted(rows, matching)] = of_term
-    return TermScores(rows, scores)
+    if last <= _LARGE:
+        return {}
+    most = min(_LARGE, int(_COMMON * last))
+    connection.execute(_COUNTS)
+    query = "SELECT coalesce(sum(doc), 0) FROM word_counts WHERE term >= ? AND term <= ?"
+    counts = {term: connection.execute(query, _range(term)).fetchone()[0] for term in terms}
+    common = {term: count for term, count in counts.items() if count > most}
+    if common and not any(0 < count <= most for count in counts.values()):
+        del common[min(common, key=lambda term: common[term])]
+    return common
 
 
-def _scored(
-    connection: Connection, term: str, among: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the rows of the chunks with a term, and their BM25 scores, as FTS5 computes them.
-
-    Its own function looks up the length of each text, which takes ten times as long.
-    """
-    last = term + chr(0x10FFFF) if len(term) == 1 and is_cjk(term) else term
+def _chunks_with(connection: Connection, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of the chunks with a term, ascending, and how often each has it."""
     (places,) = connection.execute(
-        "SELECT group_concat(doc) FROM word_places WHERE term >= ? AND term <= ?", (term, last)
+        "SELECT group_concat(doc) FROM word_places WHERE term >= ? AND term <= ?", _range(term)
     ).fetchone()
     every = np.fromstring(places or "", np.int64, sep=",")
     rows, counts = np.unique(every, return_counts=True)
+    return rows, counts
+
+
+def _bm25(
+    connection: Connection,
+    rows: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    frequencies: Sequence[int],
+) -> NDArray[np.float64]:
+    """Return the BM25 scores, float64[terms, chunks], as FTS5 computes them.
+
+    Its own function looks up the length of each text, which takes ten times as long. `counts` are
+    of the terms in the chunks `rows`, `frequencies` the numbers of chunks that have each term.
+    """
     texts, terms = totals(connection)
-    idf = max(log((texts - len(rows) + 0.5) / (len(rows) + 0.5)), _LEAST_IDF)
-    if among is not None:
-        mask = contains(among, rows)
-        rows, counts = rows[mask], counts[mask]
     lengths = connection.text_lengths.of(connection, rows)
-    norms = _K1 * (1 - _B + _B * lengths * texts / terms)
-    return rows, idf * counts * (_K1 + 1) / (counts + norms)
+    norms = _K1 * (1 - _B + _B * lengths * texts / max(1, terms))
+    chunks = np.array(frequencies, float)[:, None]
+    idf = np.maximum(np.log((texts - chunks + 0.5) / (chunks + 0.5)), _LEAST_IDF)
+    scores: NDArray[np.float64] = idf * counts * (_K1 + 1) / (counts + norms)
+    return scores
 
 
 def in_vocabulary(connection: Connection, keys: Collection[str]) -> set[str]:
@@ -208,6 +237,11 @@ def differences(connection: Connection) -> Iterator[str]:
             yield f"the terms of chunk {row} in the keyword index differ from its text and name"
     for row in stored:
         yield f"the keyword index has row {row}, which is not a chunk"
+
+
+def _range(term: str) -> tuple[str, str]:
+    """Return the first and the last term of the index that a term matches."""
+    return term, term + chr(0x10FFFF) if len(term) == 1 and is_cjk(term) else term
 
 
 def _quote(term: str) -> str:

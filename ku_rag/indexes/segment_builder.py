@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.indexes.index_kinds import (
+    KINDS,
     TOP,
     ByteQuantizer,
     IndexPlan,
@@ -70,7 +71,7 @@ def build_segment(
     always flat. The recall@10 is 0 to 1. Where the user has chosen the kind, a fallback is a
     warning.
     """
-    large = len(rows) * dim * np.dtype(np.float16).itemsize > _FLAT_MAX_BYTES
+    large = "flat" not in kinds_for(len(rows), dim)
     fallbacks: list[KindName] = ["ivf-sq8", "flat"] if large else ["flat"]
     if len(rows) <= FLAT_MAX:
         kind = "flat"
@@ -88,6 +89,12 @@ def build_segment(
         del segment  # free its memory first
         segment, kind = build_and_measure(gather, rows, dim, kind=other, recall=recall), other
     return segment
+
+
+def kinds_for(count: int, dim: int) -> tuple[KindName, ...]:
+    """Return the kinds for so many vectors: not an exact index that memory may not hold."""
+    large = count * dim * np.dtype(np.float16).itemsize > _FLAT_MAX_BYTES
+    return tuple(kind for kind in KINDS if not (large and kind == "flat"))
 
 
 def build_and_measure(

@@ -11,7 +11,7 @@ from ku_rag.errors import BadInput, Refused
 from ku_rag.indexes import vector_index
 from ku_rag.indexes.index_kinds import KINDS, TOP, KindName
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.segment_builder import RECALL, build_and_measure, sample_rows
+from ku_rag.indexes.segment_builder import RECALL, build_and_measure, kinds_for, sample_rows
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.database import Database
 from ku_rag.types import Serializable
@@ -90,7 +90,7 @@ def tune(
         return TuningResult("flat", 1.0, ()), None
     tried: list[KindMeasurement] = []
     best: Segment | None = None
-    for name in (kind,) if kind else KINDS:
+    for name in (kind,) if kind else kinds_for(len(rows), index.dim):
         started = time.perf_counter()
         segment = build_and_measure(index.gather, rows, index.dim, kind=name, recall=recall)
         built = round(time.perf_counter() - started, 2)

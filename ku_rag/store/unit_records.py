@@ -13,7 +13,7 @@ from PIL.Image import Image
 from ku_rag import pictures
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.store import facts
-from ku_rag.store.connection import Connection, array_of
+from ku_rag.store.connection import Connection, array_of, last_row
 from ku_rag.store.content_rows import sources_of
 from ku_rag.store.facts import Fact
 from ku_rag.store.filters import UnitFilter
@@ -148,7 +148,12 @@ def list_units(
     rows = units.rows(connection)
     if rows is not None and not len(rows):
         return []
-    listed = "" if rows is None else "WHERE row IN (SELECT value FROM carray(?3)) "
+    listed = ""
+    if rows is not None:
+        # Either all ids are read in their order up to the end of the page, or those of the rows.
+        share = len(rows) / max(1, last_row(connection, "units"))
+        row = "+row" if limit is not None and offset + limit < share * len(rows) else "row"
+        listed = f"WHERE {row} IN (SELECT value FROM carray(?3)) "
     page = connection.column(
         f"SELECT row FROM units {listed}ORDER BY id LIMIT ?1 OFFSET ?2",
         (-1 if limit is None else limit, offset, *(() if rows is None else (array_of(rows),))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -63,13 +64,22 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb, rounds
     assert time.process_time() - started < many / 4_000
 
 
-def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):
+def test_very_common_words_count_where_there_are_rarer_ones(kb, monkeypatch):
     texts = tuple(f"A common sentence number {n}." for n in range(9))
-    kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
+    texts += ("A rare sentence.", "A quokka.", "A quokka in a sentence of the same length.")
+    kb.add(Unit("Many", id="many", texts=texts))
     connection = kb._database.connection
     monkeypatch.setattr(keywords, "_LARGE", 5)
-    assert keywords.term_scores(connection, "sentence quokka").rows.tolist() == [11]
-    assert len(keywords.term_scores(connection, "common sentence").rows) == 10
+    terms = keywords.term_scores(connection, "sentence quokka")
+    assert terms.rows.tolist() == [11, 12]
+    (of_quokka, of_sentence) = terms.scores
+    assert of_quokka.all()
+    assert of_sentence[0] == 0 < of_sentence[1]
+    # Of common words alone, the rarest one selects.
+    assert len(keywords.term_scores(connection, "common sentence").rows) == 9
+    assert len(keywords.term_scores(connection, "absent sentence").rows) == 11
+    among = np.array([3, 12], np.int64)
+    assert keywords.term_scores(connection, "sentence quokka", among=among).rows.tolist() == [12]
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
