@@ -98,4 +98,6 @@ class Segment:
             mask,
             selected=among is not None,
         )
-        return np.where(positions >= 0, self.rows[positions], -1), cosines
+        # Positions of a damaged file lead to some row, which rescoring then drops.
+        rows = self.rows.take(positions, mode="clip")
+        return np.where(positions >= 0, rows, -1), cosines

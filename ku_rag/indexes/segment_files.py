@@ -23,6 +23,9 @@ from ku_rag.store.layout import delete_file, sync_path, write_durably
 
 _FORMAT = 5
 _SUFFIXES = (".faiss", ".rows")
+_FIRST, _LAST = 16 << 20, 1 << 20
+"""Bytes of a file that are verified when it is opened: all but codes and positions of large files.
+Damage to these can hide a neighbour; all hits are scored with the stored vectors."""
 
 _log = logging.getLogger("ku_rag")
 
@@ -34,8 +37,8 @@ class Header:
     Args:
         seq: number of the last change that they contain.
         lost: commits that the knowledge base had lost by then; change numbers repeat after a loss.
-        segments: for each segment its "file", "count", "plan", "fit" (quantiser), and "sums" (the
-            checksums of its files).
+        segments: for each segment its "file", "count", "plan", "fit" (quantiser), "sums" and
+            "ends" (the checksums of its files, whole and of their ends).
         dropped: deleted rows that segments still contain.
     """
 
@@ -79,8 +82,10 @@ class IndexFiles:
         ours = (header.knowledge_base, header.lost) == (knowledge_base, lost)
         return header if ours else None
 
-    def read_segment(self, entry: dict[str, Any]) -> Segment:
+    def read_segment(self, entry: dict[str, Any], *, verify: bool = False) -> Segment:
         """Open a segment memory-mapped, after verifying its checksums.
+
+        Of large files only the ends are verified, unless `verify` says so.
 
         Raises:
             FileNotFoundError: it was deleted because the header was replaced.
@@ -89,8 +94,10 @@ class IndexFiles:
         faiss = faiss_module()
         name = entry["file"]
         paths = [self.folder / f"{name}{suffix}" for suffix in _SUFFIXES]
-        for path, sums in zip(paths, entry["sums"], strict=True):
-            if _checksum(path) != sums:
+        whole = verify or "ends" not in entry
+        checksum, sums = (_checksum, "sums") if whole else (_checksum_of_ends, "ends")
+        for path, stored in zip(paths, entry[sums], strict=True):
+            if checksum(path) != stored:
                 raise ValueError(f"{path} is damaged")
         index = faiss.read_index(str(paths[0]), faiss.IO_FLAG_MMAP_IFC)
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
@@ -135,6 +142,7 @@ class IndexFiles:
                 "plan": asdict(segment.plan),
                 "fit": segment.quantizer and segment.quantizer.to_dict(),
                 "sums": [_checksum(path) for path in paths],
+                "ends": [_checksum_of_ends(path) for path in paths],
             }
         sync_path(self.folder)
         header = Header(
@@ -167,3 +175,11 @@ class IndexFiles:
 def _checksum(path: Path) -> int:
     """Return the CRC-32 of a file."""
     return zlib.crc32(np.memmap(path, np.uint8, "r").data if path.stat().st_size else b"")
+
+
+def _checksum_of_ends(path: Path) -> int:
+    """Return the CRC-32 of the size of a file and of its first and last bytes."""
+    size = path.stat().st_size
+    data = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+    first = zlib.crc32(data[:_FIRST].data, zlib.crc32(str(size).encode()))
+    return zlib.crc32(data[-_LAST:].data, first)

@@ -306,7 +306,7 @@ class VectorIndex:
             )
         for entry in header.segments if header else ():
             try:
-                self._files.read_segment(entry)
+                self._files.read_segment(entry, verify=True)
             except (OSError, ValueError, RuntimeError) as error:
                 yield f"an index file cannot be used ({error}): `ku compact` rebuilds it"
 

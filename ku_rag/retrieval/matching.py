@@ -204,6 +204,8 @@ def _fitting(
     A word counts the more the fewer units of the base have it. Words that no unit has are left out
     of account; those that only others have say that none of these is meant.
     """
+    if not units:
+        return {}
     weights: dict[str, float] = {}
     holders: dict[str, set[int]] = {}
     total = connection.execute("SELECT count(*) FROM units").fetchone()[0]

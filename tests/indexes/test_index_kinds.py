@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ku_rag.errors import Refused
-from ku_rag.indexes import index_kinds, segment_builder, tuning
+from ku_rag.indexes import index_kinds, segment_builder, segment_files, tuning
 from ku_rag.indexes import vector_index as index_module
 from ku_rag.indexes.index_kinds import KINDS, IndexPlan, make, search_candidates, training_size
 from ku_rag.indexes.segment_builder import ExactNeighbours, choose_plan
@@ -333,6 +333,27 @@ def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, ca
     caplog.clear()
     opened(database, tmp_path).search(queries, 10)
     assert caplog.text == ""
+
+
+def test_damage_inside_a_large_file_changes_no_score(database, tmp_path, monkeypatch):
+    """Reading the whole of a large index would take longer than many queries."""
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    monkeypatch.setattr(segment_files, "_FIRST", 30_000)
+    monkeypatch.setattr(segment_files, "_LAST", 1_000)
+    tuned(writer(database, tmp_path), database, "ivf-sq8")
+    for path in (tmp_path / "indexes").glob("*.[fr]*s"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2 : len(data) // 2 + 64] = b"\xff" * 64
+        path.write_bytes(data)
+    queries = clustered(20, seed=8)
+    index = opened(database, tmp_path)
+    rows, cosines = index.search(queries, 10)
+    assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.9
+    stored_vectors = vectors[rows - 1]
+    scores = np.einsum("qd,qkd->qk", queries, stored_vectors)
+    np.testing.assert_allclose(cosines, np.where(rows > 0, scores, -1), atol=2e-3)
+    assert "is damaged" in "".join(index.problems())
 
 
 def test_files_of_a_later_state_are_no_lost_commits_inside_a_snapshot(database, tmp_path, caplog):
