@@ -304,6 +304,8 @@ def regular_file(file: Path, what: str, *, most: int = MAX_FILE_BYTES) -> Path:
     try:
         status = file.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
+        if file.parts[:1] in (("http:",), ("https:",)):
+            what += "; nothing is fetched from an address"
         raise NotFound(f"{file} is not there: expected {what}") from error
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read ({error}): expected {what}") from error

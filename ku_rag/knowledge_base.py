@@ -1166,7 +1166,8 @@ class KnowledgeBase:
         again.
 
         Args:
-            folder: of the export, or of the shards of `ku encode`.
+            folder: of the export, or of the shards of `ku encode`; or its address, such as
+                s3://bucket/shards, whose files are downloaded first (extra "s3").
             partial: import the sound shards although others are missing, damaged or doubled.
             progress: called with the number of units read so far.
 
@@ -1175,6 +1176,7 @@ class KnowledgeBase:
                 sound, and `partial` is not given.
             Mismatch: it has a later format, or shards are of another encoder.
         """
+        from ku_rag.scale.object_storage import is_address, local_copy
         from ku_rag.transfer.parquet_import import (
             ExportRecords,
             add_extracted,
@@ -1184,10 +1186,12 @@ class KnowledgeBase:
         from ku_rag.transfer.parquet_reader import Export
         from ku_rag.transfer.shard_set import ShardSet, is_shard_set
 
-        path = arguments.path(folder, "the folder of the export")
+        location = folder
+        if not is_address(folder):
+            location = arguments.path(folder, "the folder of the export")
         arguments.check(partial, "partial", bool)
         arguments.callback(progress, "progress")
-        with self._session.write() as writer:
+        with local_copy(str(location)) as path, self._session.write() as writer:
             is_new = not self._session.database.connection.execute(
                 "SELECT 1 FROM units LIMIT 1"
             ).fetchone()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ku_rag.errors import ReadOnly, Refused
 from ku_rag.store.file_lock import lock_file
-from ku_rag.store.layout import sync_path
+from ku_rag.store.layout import Layout, sync_path
 from ku_rag.types import Quarantined
 
 _PIECE = 1 << 20
@@ -91,6 +91,9 @@ def copy_file(source: Path, target: Path) -> str:
 
 
 def _check_free(target: Path, replaces: Callable[[Path], bool], what: str) -> None:
+    for parent in target.absolute().parents:
+        if Layout(parent).database.exists():
+            raise Refused(f"{target} is inside the knowledge base {parent}: name another folder")
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir() or target.is_symlink():

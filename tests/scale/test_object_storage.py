@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from ku_rag import BadInput
+from ku_rag import BadInput, KnowledgeBase
 from ku_rag.scale.encoding_run import encode
 from tests.assets.schemas import Hashed
 from tests.scale.test_encode import contents, imported, write_sources
@@ -72,3 +72,5 @@ def test_shards_in_object_storage_are_imported(storage, tmp_path, ku):
     missing = ku("import", "s3://bucket/none", "--kb", "other")
     assert (missing.code, "s3://bucket/none is not there" in missing.err) == (1, True)
     assert not (tmp_path / "other").exists()
+    with KnowledgeBase.open(tmp_path / "by-python", create=True) as base:
+        assert base.import_(address).units_added == len(base.list()) > 0

@@ -417,6 +417,8 @@ def test_a_stop_between_two_names_loses_neither(base, tmp_path):
 def test_another_folder_is_never_replaced(base, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(Refused, match="is inside the knowledge base"):
+        base.snapshot(base.path / "copy")
     with pytest.raises(Refused, match="holds other files"):
         base.export(tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
