@@ -56,8 +56,9 @@ from ku_rag.types import IngestReport, Progress, Quarantined, Record
 _SHARE = 32
 """A batch takes this share of the memory: three are in progress, each with its vectors."""
 _BATCH_SECONDS = 2.0
-_BATCH_RECORDS = 2048
-"""Records with texts or pictures; others take little time."""
+_BATCH_RECORDS = 8192
+"""Records with texts or pictures; others take little time. Small batches write more: each commit
+changes pages of all indexes."""
 _RECORD_BYTES = 512
 
 _WRITERS = 8
