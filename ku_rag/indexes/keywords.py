@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from ku_rag.text.tokens import content_words, is_cjk, words
 _MOST_TERMS = 64
 _LARGE = 10_000
 """Number of chunks above which a base leaves out common terms."""
+_MOST_READ = 100_000
+"""Chunks of one term that are read at most in such a base."""
 _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
 _K1, _B, _LEAST_IDF = 1.2, 0.75, 1e-6
@@ -34,6 +36,9 @@ _COUNTS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.word_counts USING fts5vocab(m
 _TOKENS = re.compile(r"[0-9A-Za-z\x80-\U0010ffff]+")
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
+
+_Hits = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of chunks, ascending, and how often each has a term."""
 
 
 def put(
@@ -89,36 +94,43 @@ def term_scores(
     """Return BM25 scores of the chunks that have a term of a text.
 
     Stop words are left out if other terms remain. In large bases very common terms count only in
-    chunks that have another term, and once; if all terms are common, the rarest is that other one.
-    `among` are rows of the chunks that count, ascending; None for all.
+    chunks that have another term, and once. If all terms are common, the rarest is that other one;
+    if too many chunks have it, the first chunks with all terms have scores. `among` are rows of the
+    chunks that count, ascending; None for all.
     """
     terms = query_terms(content_words(text) or words(text), language_of(connection))
     # The index cuts terms at other ASCII characters, which compatibility forms such as "⑴" have.
     tokens = (token for term in terms for token in _TOKENS.findall(term))
-    wanted = list(dict.fromkeys(tokens))[:_MOST_TERMS]
-    common = _common_terms(connection, wanted)
-    rare = [term for term in wanted if term not in common]
-    hits = [_chunks_with(connection, term) for term in rare]
-    frequencies = [len(chunks) for chunks, _ in hits] + list(common.values())
-    rows = distinct(np.concatenate([np.empty(0, np.int64), *(chunks for chunks, _ in hits)]))
-    either = " OR ".join(map(_quote, rare))
-    for term in common:
-        both = f"{_quote(term)} AND ({either})"
-        chunks = fetch_rows(connection, "SELECT rowid FROM words WHERE words MATCH ?", both)
-        hits.append((chunks, np.ones(len(chunks), np.int64)))
+    hits, frequencies = _hits(connection, list(dict.fromkeys(tokens))[:_MOST_TERMS])
     if among is not None:
-        rows = rows[contains(among, rows)]
+        masks = [contains(among, rows) for rows, _ in hits]
+        hits = [
+            (rows[mask], numbers[mask]) for (rows, numbers), mask in zip(hits, masks, strict=True)
+        ]
+    rows = distinct(np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in hits)]))
     counts = np.zeros((len(hits), len(rows)))
     for of_term, (chunks, numbers) in zip(counts, hits, strict=True):
-        if among is not None:
-            mask = contains(among, chunks)
-            chunks, numbers = chunks[mask], numbers[mask]
         of_term[np.searchsorted(rows, chunks)] = numbers
     return TermScores(rows, _bm25(connection, rows, counts, frequencies))
 
 
+def _hits(connection: Connection, terms: Sequence[str]) -> tuple[list[_Hits], list[int]]:
+    """Return chunks of each term that are scored, and the numbers of chunks that have each term."""
+    common = _common_terms(connection, terms)
+    rare = [term for term in terms if term not in common]
+    if common and not rare:
+        return _first_with_all(connection, common)
+    hits = [_chunks_with(connection, term) for term in rare]
+    either = " OR ".join(map(_quote, rare))
+    for term in common:
+        both = f"{_quote(term)} AND ({either})"
+        rows = fetch_rows(connection, "SELECT rowid FROM words WHERE words MATCH ?", both)
+        hits.append((rows, np.ones(len(rows), np.int64)))
+    return hits, [*(len(rows) for rows, _ in hits[: len(rare)]), *common.values()]
+
+
 def _common_terms(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
-    """Return very common terms of a large base with their numbers of chunks, but not all terms."""
+    """Return very common terms of a large base with their numbers of chunks."""
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
     if last <= _LARGE:
         return {}
@@ -127,12 +139,27 @@ def _common_terms(connection: Connection, terms: Sequence[str]) -> dict[str, int
     query = "SELECT coalesce(sum(doc), 0) FROM word_counts WHERE term >= ? AND term <= ?"
     counts = {term: connection.execute(query, _range(term)).fetchone()[0] for term in terms}
     common = {term: count for term, count in counts.items() if count > most}
-    if common and not any(0 < count <= most for count in counts.values()):
-        del common[min(common, key=lambda term: common[term])]
+    rarest = min(common, key=lambda term: common[term], default="")
+    if common and common[rarest] <= _MOST_READ and not any(0 < counts[t] <= most for t in terms):
+        del common[rarest]
     return common
 
 
-def _chunks_with(connection: Connection, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _first_with_all(
+    connection: Connection, common: Mapping[str, int]
+) -> tuple[list[_Hits], list[int]]:
+    """Return the first chunks with all of some terms, or else with the rarest; see `_hits`."""
+    query = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
+    rarest = min(common, key=lambda term: common[term])
+    for terms in ([*common], [rarest]):
+        rows = fetch_rows(connection, query, " AND ".join(map(_quote, terms)), _LARGE)
+        if len(rows):
+            break
+    hits = [(rows, np.ones(len(rows), np.int64))] * len(terms)
+    return hits, [common[term] for term in terms]
+
+
+def _chunks_with(connection: Connection, term: str) -> _Hits:
     """Return the rows of the chunks with a term, ascending, and how often each has it."""
     (places,) = connection.execute(
         "SELECT group_concat(doc) FROM word_places WHERE term >= ? AND term <= ?", _range(term)

@@ -80,6 +80,11 @@ def test_very_common_words_count_where_there_are_rarer_ones(kb, monkeypatch):
     assert len(keywords.term_scores(connection, "absent sentence").rows) == 11
     among = np.array([3, 12], np.int64)
     assert keywords.term_scores(connection, "sentence quokka", among=among).rows.tolist() == [12]
+    # Where very many chunks have the rarest one, too, the first ones with all of them count.
+    monkeypatch.setattr(keywords, "_MOST_READ", 8)
+    terms = keywords.term_scores(connection, "common sentence")
+    assert terms.rows.tolist() == [1, 2, 3, 4, 5]
+    assert terms.scores.all()
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
