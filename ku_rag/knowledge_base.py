@@ -1176,7 +1176,7 @@ class KnowledgeBase:
                 sound, and `partial` is not given.
             Mismatch: it has a later format, or shards are of another encoder.
         """
-        from ku_rag.scale.object_storage import is_address, local_copy
+        from ku_rag.transfer.object_storage import is_address, local_copy
         from ku_rag.transfer.parquet_import import (
             ExportRecords,
             add_extracted,

@@ -211,7 +211,7 @@ def import_(location: str, encoder: str | None, partial: bool) -> None:
     encoder are kept; others are computed again, except those of shards, which have to fit.
     Importing the same thing twice changes nothing.
     """
-    from ku_rag.scale.object_storage import local_copy
+    from ku_rag.transfer.object_storage import local_copy
 
     with local_copy(location) as folder:
         _import(folder, encoder, partial)

@@ -26,10 +26,10 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.ingest.readers.folder import read
 from ku_rag.scale import ray_engine
-from ku_rag.scale.object_storage import RemoteFolder, StagedSource, is_address
 from ku_rag.scale.shards import Shard, ShardWriter, read_blocks
 from ku_rag.settings import Settings
 from ku_rag.store.layout import write_durably
+from ku_rag.transfer.object_storage import RemoteFolder, StagedSource, is_address
 from ku_rag.transfer.parquet_reader import read_manifest
 from ku_rag.transfer.shard_set import SHARDS
 from ku_rag.transfer.tables import ENTITIES, EXTRACTED, FORMAT, MANIFEST, TABLES, parquet

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from ku_rag.errors import KuError, reason
 from ku_rag.plugins import extra
-from ku_rag.scale.object_storage import StagedSource
 from ku_rag.scale.shards import Block, Shard, ShardWriter, read_blocks
+from ku_rag.transfer.object_storage import StagedSource
 
 _READS = 4
 """Number of sources that are read at once for each processor."""

@@ -21,9 +21,9 @@ from ku_rag.ingest.preparation import PreparedRecord, prepare
 from ku_rag.ingest.readers.folder import read, renamed
 from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.seen_sources import SeenSources
-from ku_rag.scale.object_storage import RemoteFolder, StagedSource
 from ku_rag.store.connection import as_json
 from ku_rag.transfer import atomic_folder
+from ku_rag.transfer.object_storage import RemoteFolder, StagedSource
 from ku_rag.transfer.parquet_reader import Export
 from ku_rag.transfer.record_export import write_records
 from ku_rag.transfer.shard_set import SHARDS
