@@ -621,10 +621,10 @@ class KnowledgeBase:
         Unchanged records are skipped. A changed record replaces what its source gave before.
         Another source that describes the same unit adds to it.
 
-        Documents, tables, archives and long records are parsed in another process, within the
-        settings `parse_memory`, `parse_seconds` and `parse_output`. While that process is awaited,
-        `progress` is called five times a second: an exception that it raises ends the process and
-        the ingest at once. What was committed before stays.
+        Documents, tables, archives and long records are parsed in other processes, within the
+        settings `parse_memory`, `parse_seconds` and `parse_output`; up to four documents of a
+        folder at once. While they are awaited, `progress` is called five times a second: an
+        exception that it raises ends them and the ingest at once. What was committed before stays.
 
         Args:
             path: the folder or file.

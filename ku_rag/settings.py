@@ -94,7 +94,7 @@ class Settings:
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
         units: what a text or document is: "file" a unit, "heading" a unit for each heading, "auto"
             a unit for each heading if these name things.
-        parse_memory: megabytes, 128 to 1,000,000, that the parser of foreign files may use.
+        parse_memory: megabytes, 128 to 1,000,000, that each parser of foreign files may use.
         parse_seconds: seconds of processor time, 0.1 to 86,400, that a document, or a record of a
             file of many, may take to parse.
         parse_output: megabytes of text and tables, 1 to 4,000, that it may give.

@@ -297,8 +297,9 @@ class Stop(Exception):
     """Raised by a caller's progress."""
 
 
-def test_an_exception_of_progress_ends_the_parser_at_once(kb, tmp_path):
-    slow_pdf(tmp_path / "a.pdf")
+def test_an_exception_of_progress_ends_all_parsers_at_once(kb, tmp_path):
+    for name in "abc":
+        slow_pdf(tmp_path / f"{name}.pdf")
     seen = []
 
     def progress(count):
@@ -307,10 +308,26 @@ def test_an_exception_of_progress_ends_the_parser_at_once(kb, tmp_path):
 
     with pytest.raises(Stop):
         kb.ingest(tmp_path, progress=progress)
-    assert len(seen[0]) == 1
+    assert len(seen[0]) == min(3, os.cpu_count())
     assert not seen[0] & parsers()
-    (tmp_path / "a.pdf").write_text("no PDF")
-    assert kb.ingest(tmp_path).quarantined[0].reason.startswith("the document is damaged")
+    for name in "abc":
+        (tmp_path / f"{name}.pdf").write_text("no PDF")
+    reasons = [item.reason for item in kb.ingest(tmp_path).quarantined]
+    assert len(reasons) == 3
+    assert all(reason.startswith("the document is damaged") for reason in reasons)
+
+
+def test_documents_that_end_their_parsers_leave_order_and_others_unharmed(tmp_path):
+    for number in range(40):
+        text = f"Text {number}. " * (200_000 if number % 7 == 3 else 1)
+        (tmp_path / f"{number:02}.md").write_text(text)
+    items = list(read(tmp_path, Parsing(Limits(output=1 << 20))))
+    assert len(items) == 40
+    for number, item in enumerate(items):
+        if number % 7 == 3:
+            assert item.reason.startswith(f"{number:02}.md gives more than 1 MiB of text")
+        else:
+            assert item.unit.id == f"{number:02}"
 
 
 def test_closing_the_iterator_ends_the_parser(tmp_path):
@@ -322,7 +339,7 @@ def test_closing_the_iterator_ends_the_parser(tmp_path):
     assert before not in parsers()
 
 
-def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch, contents):
+def test_many_files_are_parsed_by_few_processes(tmp_path, monkeypatch, contents):
     started = []
 
     class Counted(subprocess.Popen):
@@ -337,7 +354,7 @@ def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch, contents):
     for _ in range(2):
         stored = contents(tmp_path, parse_seconds=57)
         assert sorted(stored.units) == sorted(map(str, range(60)))
-    assert len(started) == 1
+    assert len(started) == min(4, os.cpu_count())
     del large
 
 

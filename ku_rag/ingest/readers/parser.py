@@ -1,8 +1,8 @@
 """Parsing of files of foreign origin in a process of its own, with limits.
 
 A parser process is started when a file needs one, reads many files, and is kept for the next
-ingest. It is ended at once when a file exceeds a limit, when the iterator over its results is
-closed, and when `progress` raises.
+ingest. Several parse the documents of a folder. A process is ended at once when a file exceeds a
+limit, when the iterator over its results is closed, and when `progress` raises.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -30,8 +30,12 @@ from ku_rag.types import Progress, Quarantined
 
 _MOST_RESTARTS = 5
 """Records of one file that may exceed a limit; the rest of the file is then left out."""
+_PARSERS = min(os.cpu_count() or 1, 4)
+"""Processes that parse documents at once."""
 _AHEAD = 8
-"""Documents that are requested before the first is answered."""
+"""Documents that are requested of each before the first is answered."""
+_PIPE_BYTES = 1 << 20
+"""Bytes of answers that wait in its pipe, where the system permits: those of several documents."""
 _AHEAD_BYTES = 1 << 14
 """Bytes of their requests. With one more request they fit into a pipe, so that sending never waits
 for a parser that waits until its answer is read."""
@@ -119,25 +123,45 @@ class Parsing:
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
-        The next documents are parsed meanwhile. A unit's id is the path below `root` without
-        suffix.
+        The next documents are parsed meanwhile, by several parsers in turn if the system limits
+        their memory. A unit's id is the path below `root` without suffix.
+        """
+        with ExitStack() as stack:
+            count = _PARSERS if _has_memory_limit() else 1
+            parts = (paths[first::count] for first in range(count))
+            requests = [self._requests(part, mode or self.units) for part in parts]
+            waiting = deque((stack.enter_context(closing(r)), next(r, None)) for r in requests)
+            while waiting:
+                request, document = waiting.popleft()
+                if document is None:
+                    continue
+                path, answers = document
+                items: list[Item] | BadInput
+                try:
+                    items = [item for _, item in answers]
+                except BadInput as error:
+                    items = error
+                waiting.append((request, next(request, None)))
+                yield path, items
+
+    def _requests(
+        self, paths: Sequence[Path], mode: str
+    ) -> Generator[tuple[Path, Iterator[tuple[int, Item]]], None, None]:
+        """Have one parser after another read documents; yield each path with its answers to read.
+
+        Those behind a document that ends its parser are requested again.
         """
         remaining = deque(paths)
         while remaining:
             with _parser(self.limits) as parser:
-                requests = iter(tuple(remaining))
+                unsent = iter(tuple(remaining))
                 while remaining and parser.can_continue:
-                    while parser.has_room and (path := next(requests, None)):
+                    while parser.has_room and (path := next(unsent, None)):
                         file_path = path.relative_to(self.root).as_posix()
-                        options = {"mode": mode or self.units, "file_path": file_path}
+                        options = {"mode": mode, "file_path": file_path}
                         parser.send("outline:read_units", path, options)
                     path = remaining.popleft()
-                    items: list[Item] | BadInput
-                    try:
-                        items = [item for _, item in self._answers(decode_item, parser, path)]
-                    except BadInput as error:
-                        items = error
-                    yield path, items
+                    yield path, self._answers(decode_item, parser, path)
 
     def rows(self, reader: str, path: Path, **options: object) -> Iterator[tuple[int, Any]]:
         """Yield number and value of what a reader yields, as JSON values; see `items`."""
@@ -207,6 +231,11 @@ class _ParserProcess:
         )
         self._requests = cast(IO[bytes], self._process.stdin)
         self._frames = cast(IO[bytes], self._process.stdout)
+        if sys.platform == "linux":
+            import fcntl
+
+            with suppress(OSError):  # the system limits the pipes of a user
+                fcntl.fcntl(self._frames, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._received = bytearray()
         self.can_continue, self.name = True, ""
         self.unanswered: deque[int] = deque()
@@ -299,23 +328,28 @@ class _ParserProcess:
 
 
 _idle: list[_ParserProcess] = []
-"""At most one process that waits for the next file."""
+"""Processes that wait for the next file."""
 
 
 @contextmanager
 def _parser(limits: Limits) -> Iterator[_ParserProcess]:
-    """Provide the waiting process, or a new one; if it has answered everything, it waits again."""
-    try:
-        parser = _idle.pop()
-    except IndexError:
-        parser = _ParserProcess(limits)
-    if parser.limits != limits or not parser.is_alive():
+    """Provide a waiting process, or a new one; if it has answered everything, it waits again.
+
+    Those that wait with other limits are ended.
+    """
+    while True:
+        try:
+            parser = _idle.pop()
+        except IndexError:
+            parser = _ParserProcess(limits)
+            break
+        if parser.limits == limits and parser.is_alive():
+            break
         parser.end()
-        parser = _ParserProcess(limits)
     try:
         yield parser
     finally:
-        if parser.can_continue and not parser.unanswered and not _idle:
+        if parser.can_continue and not parser.unanswered and len(_idle) < _PARSERS:
             _idle.append(parser)
         else:
             parser.end()
