@@ -72,7 +72,7 @@ class Settings:
             "embedded+efficientnet:lite2" if the extra "pictures" is installed, else "embedded".
         segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
-            model, for which 400 windows would be too many.
+            model, for which hundreds of windows would be too many.
         recogniser: what reads the words printed in pictures: "rapidocr", an installed one, or
             "none"; "" is none, and for a new base "rapidocr" if the extra "ocr" is installed.
         reranker: the reranker of the evidence: "embedded", "cross-encoder:…", "mllm", or an

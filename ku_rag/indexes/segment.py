@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,24 +77,29 @@ class Segment:
             self._alive[np.searchsorted(self.rows, present)] = False
             self._dropped += len(present)
 
-    def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
+    def search(
+        self, queries: Vectors, k: int, among: Rows | None = None, most_probes: int | None = None
+    ) -> tuple[Rows, Vectors]:
         """Return rows that may be among the k nearest, to be rescored if the kind is not exact.
 
-        `queries` are float32[n, dim]; `among` are the only rows that count.
+        `queries` are float32[n, dim]; `among` are the only rows that count; see
+        `VectorIndex.search` for `most_probes`.
 
         Returns:
             (rows int64[n, r], cosines float32[n, r]); missing ones are row -1. The cosines are
             estimates unless the index is flat.
         """
-        mask = self._alive
+        mask, plan = self._alive, self.plan
+        if most_probes:
+            plan = replace(plan, probes=min(plan.probes, most_probes))
         if among is not None:
             mask = contains(among, self.rows)
             mask = mask if self._alive is None else mask & self._alive
         cosines, positions = search_candidates(
             self.index,
-            self.plan,
+            plan,
             self.quantizer(queries) if self.quantizer else queries,
-            -(-self.plan.candidates * max(k, TOP) // TOP),
+            -(-plan.candidates * max(k, TOP) // TOP),
             mask,
             selected=among is not None,
         )

@@ -75,7 +75,12 @@ class VectorIndex:
         self._reset()
 
     def search(
-        self, queries: Vectors, k: int, *, among: Rows | None = None
+        self,
+        queries: Vectors,
+        k: int,
+        *,
+        among: Rows | None = None,
+        most_probes: int | None = None,
     ) -> tuple[Rows, Vectors]:
         """Return the k nearest rows of each query by cosine, best first.
 
@@ -84,6 +89,8 @@ class VectorIndex:
             k: maximum number of hits per query.
             among: only these rows. The vectors of up to 1,000 rows are read from the store; for
                 more, the index is searched with a mask.
+            most_probes: limit of the IVF lists that are scanned for a query, where a low recall is
+                enough.
 
         Returns:
             (rows int64[n, k], cosines float32[n, k]); missing hits are row -1, cosine -1.
@@ -100,7 +107,7 @@ class VectorIndex:
             exact = [nearest(queries, newest, rows, k)] if len(rows) else []
             proposed: list[Rows] = []
             for segment in self._segments:
-                rows, cosines = segment.search(queries, k, among)
+                rows, cosines = segment.search(queries, k, among, most_probes)
                 if segment.plan.kind == "flat":
                     exact.append((rows, cosines))
                 else:

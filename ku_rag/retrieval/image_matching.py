@@ -56,8 +56,10 @@ _CONTRADICTED = 3.5
 """Log odds that windows which match another unit lose then."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
-_SMALL = 4000
+_SMALL = 1000
 """Stored pictures up to which all windows are compared with all of them."""
+_SEARCHED, _PROBES = 8, 128
+"""Of more, every eighth window is searched, in at most 128 lists; see docs/decisions/0011."""
 _blas_lock = threading.Lock()
 
 
@@ -145,7 +147,7 @@ def match_image(
     if windows:
         with one_blas_thread():
             proposed = segmenter.propose(image)
-            pooled = partial(_search_pool, search.images, search_rows)
+            pooled = partial(_search_pool, search.images, partial(search_rows, most_probes=_PROBES))
             is_small = search.images.count <= _SMALL
             matches = match_windows(
                 image,
@@ -176,12 +178,12 @@ def match_image(
 def _search_pool(
     images: VectorIndex, search: Search, vectors: Vectors, k: int
 ) -> tuple[Rows, Vectors]:
-    """Return the nearest rows of each window among those that every third window is nearest to.
+    """Return the nearest rows of each window among those that some of the windows are nearest to.
 
     Windows overlap: what one of them is nearest to is found by others, too.
     """
-    found, _ = search(vectors[::3], k)
-    rows, stored = images.gather(np.unique(found[found >= 0]))
+    near, _ = search(vectors[::_SEARCHED], k)
+    rows, stored = images.gather(np.unique(near[near >= 0]))
     return top([nearest(vectors, stored, rows, k)], k)
 
 

@@ -80,12 +80,18 @@ class MilvusIndex(VectorIndex):
         self._retry_at = 0.0
 
     def search(
-        self, queries: Vectors, k: int, *, among: Rows | None = None
+        self,
+        queries: Vectors,
+        k: int,
+        *,
+        among: Rows | None = None,
+        most_probes: int | None = None,
     ) -> tuple[Rows, Vectors]:
         """See `VectorIndex.search`.
 
         Up to `BATCH` vectors of the rows `among` are read from the store. For more, Milvus proposes
-        enough of all rows that k of them are expected to be `among` these.
+        enough of all rows that k of them are expected to be `among` these. `most_probes` limits the
+        search of the index on this machine alone.
 
         Raises:
             IndexUnavailable: The collection cannot be used, and the index is strict.
@@ -108,7 +114,7 @@ class MilvusIndex(VectorIndex):
                     raise
                 self._retry_at = time.monotonic() + _PAUSE_S
                 _log.warning("%s; the local index is searched", error)
-        return super().search(queries, k, among=among)
+        return super().search(queries, k, among=among, most_probes=most_probes)
 
     def _search(
         self, queries: Vectors, k: int, limit: int, among: Rows | None

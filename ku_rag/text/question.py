@@ -539,6 +539,7 @@ def meant_by_label(label: frozenset[str]) -> frozenset[str]:
     return frozenset().union(*((*way.labels, *way.extra) for way in _ways_of_label(label)))
 
 
-def label_words(text: str) -> list[str]:
+@lru_cache(maxsize=64)
+def label_words(text: str) -> tuple[str, ...]:
     """Return stems of words with which texts answer a question: "how heavy" → "weigh", "mass"."""
-    return [word for way in analyse(text).ways for word in (*way.labels, *sorted(way.extra))]
+    return tuple(word for way in analyse(text).ways for word in (*way.labels, *sorted(way.extra)))

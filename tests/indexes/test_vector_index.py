@@ -9,6 +9,7 @@ import pytest
 
 from ku_rag import KnowledgeBase
 from ku_rag.indexes import vector_index as index_module
+from ku_rag.indexes.tuning import tune
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
@@ -103,6 +104,16 @@ def test_a_search_among_some_rows(index, database, count):
     found, _ = index.search(queries, 4, among=some)
     wanted, _ = expected(vectors[some[1:] - 1], some[1:], queries, 4)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_search_of_few_lists_finds_the_nearest_row_and_fewer_others(index, database):
+    vectors = random_vectors(2000)
+    put(database, range(1, 2001), vectors)
+    _, segment = tune(index, kind="ivf-sq8")
+    index.replace(segment)
+    few, every = (index.search(vectors[:20], 50, most_probes=n)[0] for n in (1, None))
+    assert few[:, 0].tolist() == every[:, 0].tolist() == list(range(1, 21))
+    assert (few >= 0).sum() < (every >= 0).sum() == every.size
 
 
 def test_another_process_finds_the_base_and_what_came_since(index, database, tmp_path):

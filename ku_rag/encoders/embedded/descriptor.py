@@ -43,7 +43,7 @@ _FINE = 96
 """A point is the mean of about one part in 96 x 96: smaller than a cell, so its colour is purer."""
 _MAP_PARTS, _OUTLINE_PARTS, _BINS = 4, 6, 4
 _WORK_SIDE = 640
-_CHUNK = 64
+_CHUNK = 128
 """Boxes per batch, so that their cells fit into the processor's cache."""
 
 _SIZES = {"palette": 128, "map": 192, "outlines": 144, "waves": 48}

@@ -26,7 +26,7 @@ from ku_rag.types import Box, Region
 Floats = NDArray[np.float32]
 Boxes = NDArray[np.int64]
 Frames = NDArray[np.float64]
-"""float64[n, 6]: centre x and y, width, height, rotation in radians, shear (rise over width)."""
+"""float64[m, n, 6]: centre x and y, width, height, rotation in radians, shear (rise over width)."""
 
 CANDIDATES = 12
 """Matches that are registered."""
@@ -52,13 +52,14 @@ confirmed within the third. Colours go from 0 to 1."""
 
 WIDE, HIGH = 24, 18
 """Points at which colours are compared."""
-_ROUNDS = ((60, 1.0), (40, 0.7), (40, 0.45), (30, 0.3), (30, 0.18))
+_SEARCHED = np.flatnonzero(np.add.outer(2 * np.arange(HIGH), np.arange(WIDE)) % 5 == 0)
+"""A fifth of these, in every row and column, at which they are compared while a frame is searched.
+On a coarser grid of rows and columns frames were placed less exactly."""
+_ROUNDS = ((60, 1.0), (40, 0.7), (40, 0.45), (40, 0.3), (30, 0.18))
 """Frames that are tried in each round, and their spread around the best one so far."""
 _SPREAD = np.array([0.06, 0.06, 0.08, 0.08, 0.10, 0.08])
 _LIMIT = 0.5
 """Largest rotation and shear."""
-_HOPELESS = 0.25
-"""Share of agreeing points below which the search for a better frame ends."""
 _REWEIGHTINGS = 4
 _TOLERANCE = 0.10
 """Standard deviation of a colour difference that counts as agreement; colours go from 0 to 1."""
@@ -145,23 +146,21 @@ def rescore(
     candidates = matches[:CANDIDATES]
     if not candidates:
         return []
-    pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
     boxes = np.array([match.region.box for match in candidates], np.int64)
     low, high = np.maximum(boxes[:, :2], boxes[0, :2]), np.minimum(boxes[:, 2:], boxes[0, 2:])
     shared = np.prod(np.maximum(high - low, 0), axis=1)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     apart = [0, *np.flatnonzero(shared < _APART * (areas + areas[0] - shared))[:1]]
-    found = [
-        register(pyramid, template_of(match.image_row), np.vstack([box, boxes[apart]]), random)
-        for match, box in zip(candidates, boxes, strict=True)
-    ]
-    best = max(registration.agreement for registration in found)
+    wanted = np.stack([template_of(match.image_row) for match in candidates])
+    starts = np.stack([np.vstack([box, boxes[apart]]) for box in boxes])
+    registrations = register(Pyramid.of(image), wanted, starts)
+    best = max(registration.agreement for registration in registrations)
     doubt = min(max((_FLAT - best) / (_FLAT - _SOLID), 0.0), 1.0)
     rescored, lowest = [], min(objects.values(), default=0.0)
     whole = Region((0, 0, *image.size), "whole")
     seen = {match.image_row for match in matches}
     unseen = [RegionMatch(row, 0.0, matches[-1].score, whole) for row in objects if row not in seen]
-    for match, registration in zip_longest([*matches, *unseen], found):
+    for match, registration in zip_longest([*matches, *unseen], registrations):
         edges, box = 0.0, match.region.box
         if registration:
             edges = confirmed_edges(registration)
@@ -176,13 +175,15 @@ def rescore(
     return sorted(rescored, key=lambda match: -match.score)
 
 
-def confirmed_edges(found: Registration) -> float:
+def confirmed_edges(registration: Registration) -> float:
     """How many edges of the stored picture, as long as it is wide, are seen where they should be.
 
     This is the sum of confirmed edge strengths over both directions, per column of points.
     """
     confirmed = 0.0
-    seen, expected = (c.reshape(3, HIGH, WIDE) for c in (found.colours, found.expected))
+    seen, expected = (
+        colours.reshape(3, HIGH, WIDE) for colours in (registration.colours, registration.expected)
+    )
     for down, across in ((_STEP, 0), (0, _STEP)):
         step, wanted = (
             points[:, down:, across:] - points[:, : HIGH - down, : WIDE - across]
@@ -194,66 +195,66 @@ def confirmed_edges(found: Registration) -> float:
     return confirmed / WIDE
 
 
-def register(
-    pyramid: Pyramid, wanted: Floats, boxes: Boxes, random: np.random.Generator
-) -> Registration:
-    """Find where a template agrees best, from the best of some boxes, int64[n, 4], on."""
-    sides = boxes[:, 2:] - boxes[:, :2]
-    frames = np.hstack([boxes[:, :2] + sides / 2, sides, np.zeros((len(boxes), 2))])
-    found, best = Registration(frames[0], 0.0, wanted, wanted), -np.inf
+def register(pyramid: Pyramid, wanted: Floats, boxes: Boxes) -> list[Registration]:
+    """Find where each of m templates, float32[m, 3, points], agrees best.
+
+    Each search begins at the best of n boxes, int64[m, n, 4].
+    """
+    random, every = np.random.default_rng(_SEED), np.arange(len(wanted))
+    sides = boxes[..., 2:] - boxes[..., :2]
+    few = wanted[..., _SEARCHED]
+    best = frames = np.concatenate([boxes[..., :2] + sides / 2, sides, np.zeros(sides.shape)], 2)
     for count, spread in ((0, 0.0), *_ROUNDS):
         if count:
             step = random.normal(size=(count, len(_SPREAD))) * _SPREAD * spread
-            frames = found.frame + step
-            frames[:, :2] = found.frame[:2] + step[:, :2] * found.frame[2:4]
-            frames[:, 2:4] = found.frame[2:4] * np.exp(step[:, 2:4])
-            frames[:, 4:] = np.clip(frames[:, 4:], -_LIMIT, _LIMIT)
-        colours, inside = _sample(pyramid, frames)
-        weights, gain = _compare(colours, inside, wanted)
-        worth = weights.mean(1) + _LARGER * np.log(frames[:, 2] * frames[:, 3])
-        at = int(worth.argmax())
-        if worth[at] > best:
-            best = float(worth[at])
-            agreement = float(weights[at].mean())
-            found = Registration(frames[at], agreement, colours[:, at], gain[at][:, None] * wanted)
-        if count and found.agreement < _HOPELESS:
-            break
-    return found
+            step[0] = 0  # the best one so far
+            frames = best + step
+            frames[..., :2] = best[..., :2] + step[:, :2] * best[..., 2:4]
+            frames[..., 2:4] = best[..., 2:4] * np.exp(step[:, 2:4])
+            frames[..., 4:] = np.clip(frames[..., 4:], -_LIMIT, _LIMIT)
+        weights, _ = _compare(*_sample(pyramid, frames, _GRID[:, _SEARCHED]), few)
+        worth = weights.mean(2) + _LARGER * np.log(frames[..., 2] * frames[..., 3])
+        best = frames[every, worth.argmax(1), None]
+    colours, inside = _sample(pyramid, best, _GRID)
+    weights, gains = _compare(colours, inside, wanted)
+    parts = best[:, 0], weights.mean((1, 2)).tolist(), colours[:, :, 0].swapaxes(0, 1)
+    return [Registration(*part) for part in zip(*parts, gains.swapaxes(1, 2) * wanted, strict=True)]
 
 
-def _sample(pyramid: Pyramid, frames: Frames) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return colours in frames float64[n, 6] as float32[3, n, points], and which are inside."""
-    x, y, width, height, rotation, shear = frames.T
+def _sample(pyramid: Pyramid, frames: Frames, grid: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return colours in frames as float32[3, m, n, points], and which are inside."""
+    x, y, width, height, rotation, shear = np.moveaxis(frames, -1, 0)
     cos, sin = np.cos(rotation), np.sin(rotation)
     spacing = np.log2(np.maximum(np.minimum(width / WIDE, height / HIGH), 1))
     level = np.clip(np.rint(spacing), 0, len(pyramid.sizes) - 1).astype(np.int32)
-    high, wide = pyramid.sizes[level].T[..., None]
-    across = np.stack([width * (cos - shear * sin), -height * sin, x], 1)
-    down = np.stack([width * (sin + shear * cos), height * cos, y], 1)
+    high, wide = np.moveaxis(pyramid.sizes[level], -1, 0)[..., None]
+    across = np.stack([width * (cos - shear * sin), -height * sin, x], -1)
+    down = np.stack([width * (sin + shear * cos), height * cos, y], -1)
     across *= wide / pyramid.sizes[0, 1]
     down *= high / pyramid.sizes[0, 0]
-    column = np.floor(across.astype(np.float32) @ _GRID).astype(np.int32)
-    row = np.floor(down.astype(np.float32) @ _GRID).astype(np.int32)
+    column = np.floor(across.astype(np.float32) @ grid).astype(np.int32)
+    row = np.floor(down.astype(np.float32) @ grid).astype(np.int32)
     inside = (column >= 0) & (column < wide) & (row >= 0) & (row < high)
-    at = (row * wide + column + pyramid.starts[level][:, None]) * inside
+    at = (row * wide + column + pyramid.starts[level][..., None]) * inside
     return pyramid.pixels.take(at, axis=1) * np.float32(1 / 255), inside
 
 
 def _compare(colours: Floats, inside: NDArray[np.bool_], wanted: Floats) -> tuple[Floats, Floats]:
-    """Agreement of points, float32[n, points], 0 to 1, and gains float32[n, 3].
+    """Agreement of points, float32[m, n, points], 0 to 1, and gains float32[m, n, 3].
 
     The gains are found by iteratively reweighted least squares and differ little between channels.
     """
     within = weights = inside.astype(np.float32)
-    gain = weights
-    squared = wanted**2
-    products, lengths = colours * wanted[:, None], np.einsum("cnp,cnp->np", colours, colours)
+    gain, squared = weights, wanted**2
+    products = colours * wanted.swapaxes(0, 1)[:, :, None]
+    lengths = np.einsum("cmnp,cmnp->mnp", colours, colours)
     for _ in range(_REWEIGHTINGS):
-        gain = np.einsum("np,cnp->nc", weights, products) / (weights @ squared.T + 1e-3)
-        middle = gain.mean(1, keepdims=True)
+        gain = np.einsum("mnp,cmnp->mnc", weights, products)
+        gain /= weights @ squared.swapaxes(1, 2) + 1e-3
+        middle = gain.mean(2, keepdims=True)
         gain = np.clip(np.clip(gain, middle * 0.8, middle * 1.25), 0.3, 1.4)
         expected = gain**2 @ squared
-        along = np.einsum("nc,cnp->np", gain, products) - expected
+        along = np.einsum("mnc,cmnp->mnp", gain, products) - expected
         squares = lengths - expected - 2 * along
         squares -= (1 - _BRIGHTNESS) * along**2 / (expected + 1e-6)
         squares *= np.float32(-0.5 / _TOLERANCE**2)

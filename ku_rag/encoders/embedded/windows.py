@@ -24,7 +24,7 @@ _GROWTH = 1.3
 _STRIDE = 0.25
 _MOST = 30_000
 """Windows that are scored, however large the picture."""
-_LIMIT = 400
+_LIMIT = 300
 """The most regions proposed for one picture."""
 _FINEST = 24
 """The smallest window holds at least one part in 24 x 24 of the picture."""

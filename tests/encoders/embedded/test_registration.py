@@ -53,7 +53,8 @@ def overlap(a, b):
 
 
 def registered(image, picture, box=PLACE):
-    return register(Pyramid.of(image), template(picture), np.array([box]), np.random.default_rng(0))
+    [registration] = register(Pyramid.of(image), template(picture)[None], np.array([[box]]))
+    return registration
 
 
 def test_what_is_there_ranks_before_what_was_taken_for_it():

@@ -23,7 +23,7 @@ def _overlap(a: Box, b: Box) -> float:
 
 def test_its_fingerprint_names_its_parameters() -> None:
     prints = [ku_rag.load_segmenter("windows", min_side=side).fingerprint for side in (50, 40)]
-    assert prints == ["windows1:50:400", "windows1:40:400"]
+    assert prints == ["windows1:50:300", "windows1:40:300"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_thing_of_a_hundredth_of_the_picture_gets_a_close_window(box: Box) -> 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (5000, 7), (60, 60), (640, 480), (3000, 2000)])
 def test_windows_are_few_and_inside_whatever_the_size(size: tuple[int, int]) -> None:
     regions = ku_rag.load_segmenter("windows").propose(Image.new("RGB", size, (9, 90, 9)))
-    assert len(regions) <= 400
+    assert len(regions) <= 300
     for region in regions:
         x0, y0, x1, y1 = region.box
         assert 0 <= x0 < x1 <= size[0]
