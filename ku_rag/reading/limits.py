@@ -16,7 +16,9 @@ NUMBERS = {
     )
 }
 """Words for numbers."""
-_AMOUNT = re.compile(r"[$€£]? ?\d(?:[\d.,]*\d)?(?: ?[^\W\d_]+[²23]?| ?[€$£%°])?")
+_AMOUNT = re.compile(
+    r"[$€£]? ?\d(?:(?:[\d.,]|[ \xa0](?=\d{3}\b))*\d)?(?: ?[^\W\d_]+[²23]?| ?[€$£%°])?"
+)
 _BETWEEN = re.compile(
     r"\b(?:between|from) (?P<low>[$€£]? ?\d[\d.,]*\S*) (?:and|to) (?P<high>[$€£]? ?\d)", re.I
 )

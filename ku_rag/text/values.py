@@ -20,8 +20,14 @@ _DATE = re.compile(
     rf"|(?<=\bin )(?:early |late |mid-)?{_MONTH}\b"
 )
 _PERIOD = re.compile(rf"\b(?:between {_YEAR} and|from {_YEAR} (?:to|until)) {_YEAR}\b")
+_PRICE = (
+    r"(?:\d{1,3}(?:(?:\.\d{3})+|(?:[ \xa0\u202f]\d{3})+)(?:,\d\d?)?"
+    r"(?=[ \xa0\u202f]?(?:[€$£]|(?i:euros?|eur|usd|gbp|dollars?|pounds?)\b))"
+    r"|(?:(?<=€)|(?<=[€R] ))\d{1,3}(?:\.\d{3})+(?:,\d\d?)?(?!\d))(?!\D{0,7}(?:/|per) ?l)"
+)
+"""A sum with points or spaces between thousands: "1.200 euros"; no price by the litre."""
 _NUMBER = (
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d\d?(?!\d)|\d+(?:\.\d+)?)"
+    rf"(?:{_PRICE}|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+,\d\d?(?!\d)|\d+(?:\.\d+)?)"
     r"(?: (?:thousand|million|billion))?"
 )
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
@@ -162,18 +168,20 @@ def amounts(text: str) -> list[Amount]:
     """Return the numbers in a text with their units: "12 mm" → .012 of "length"."""
     numbers = []
     for match in _AMOUNT.finditer(text):
-        number, _, times = match["number"].partition(" ")
-        value = _float(number) * _TIMES.get(times, 1.0) * (-1 if match["sign"] == "-" else 1)
+        times = _TIMES.get(match["number"].rpartition(" ")[2], 1.0)
+        value = _float(match) * times * (-1 if match["sign"] == "-" else 1)
         unit = _bare(match["unit"] or match["sign"].strip("- "))
         kind, factor = _FACTORS.get(unit, (unit, 1.0))
         numbers.append(Amount(value * factor, kind))
     return numbers
 
 
-def _float(number: str) -> float:
-    """Return a number as written: "1,200" is 1200, "5,20" is 5.2, "1.299,00" is 1299."""
-    if re.fullmatch(r"-?[\d.]+,\d\d?", number):
-        return float(number.replace(".", "").replace(",", "."))
+def _float(match: re.Match[str]) -> float:
+    """Return the number of a match: "1,200" is 1200, "5,20" is 5.2, "1.299,00" is 1299."""
+    number = re.sub(" ?[a-z]{3,}$", "", match["number"])
+    is_price = re.compile(_PRICE).match(match.string, match.start("number"))
+    if is_price or re.fullmatch(r"-?[\d.]+,\d\d?", number):
+        return float(re.sub(r"[.\s]", "", number).replace(",", "."))
     return float(number.replace(",", ""))
 
 
@@ -210,8 +218,8 @@ def _name(match: re.Match[str]) -> Value | None:
 # ---- values of fields ----------------------------------------------------------------------------
 
 _LEADING_NUMBER = re.compile(
-    r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d\d?(?!\d)|\d+,\d\d?(?![\d,])|"
-    r"\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
+    rf"-?(?:{_PRICE}|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d?(?!\d)|"
+    r"\d+,\d\d?(?![\d,])|\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
     re.IGNORECASE,
 )
 _HOURS = re.compile(r"(?P<hours>\d+) ?h(?:ours?)? ?(?P<minutes>\d+) ?m(?:in)?\b")
@@ -253,7 +261,7 @@ def quantity(value: str, unit: str = "") -> Quantity:
     if span := _HOURS.match(value):
         seconds = 3600 * float(span["hours"]) + 60 * float(span["minutes"])
         return Quantity(float(span["hours"]), "time", seconds)
-    stated = _float(match["number"]) * _TIMES.get((match["times"] or "").lower(), 1)
+    stated = _float(match) * _TIMES.get((match["times"] or "").lower(), 1)
     if not value.isdigit() and (day := _date(value, stated)).measure:
         return day
     word = match["unit"] or match["sign"].strip() or unit

@@ -1,7 +1,7 @@
 import pytest
 
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.values import find_values
+from ku_rag.text.values import find_values, quantity
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from ku_rag.text.values import find_values
         ("mass", "It weighs 12.5 kg and is 30 cm long.", ["12.5 kg"]),
         ("length time", "It is 30 cm long and 4 years old.", ["30 cm", "4 years"]),
         ("money", "It costs 49 euros or $55.", ["49 euros", "$55"]),
+        ("money", "It costs 1.200 euros, 1 350,50 € or € 12.000.",
+         ["1.200 euros", "1 350,50 €", "€ 12.000"]),
         ("number", "In 1964, 12,000 people lived there.", ["12,000"]),
         ("person", "In May it was given to Ana de la Cruz by Ben Hall.",
          ["Ana de la Cruz", "Ben Hall"]),
@@ -27,6 +29,17 @@ from ku_rag.text.values import find_values
 )  # fmt: skip
 def test_values_of_a_kind(kind, text, found):
     assert [text[slice(*value)] for value in find_values(text, kind)] == found
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("1.200 €", 1200), ("1.200.000 euros", 1.2e6), ("1 200,50 €", 1200.5), ("€ 1.200", 1200),
+        ("1.200 kg", 1.2), ("1.799 €/l", 1.799), ("1.799 euros per litre", 1.799), ("1 200 pcs", 1),
+    ],
+)  # fmt: skip
+def test_points_and_spaces_separate_thousands_in_prices_only(value, number):
+    assert quantity(value).number == number
 
 
 def test_stems_join_inflections_and_spellings():
