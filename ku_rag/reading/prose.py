@@ -61,7 +61,7 @@ _OTHERS = re.compile(r"\W*(?:his|her|its|their|an?) (\w+)", re.IGNORECASE)
 _MAY = re.compile(r"(?<=.)\b(?:May|Will)\b")
 """A month or a name, and no auxiliary verb."""
 _BESIDE = re.compile(
-    r"\b(?:on|beside|near|above|behind|below|under|in|at|from) (?:an?|the) [\w-]+ $"
+    r"\b(?:on|beside|near|above|behind|below|under|in|at|from) (?:an?|the)(?: [\w-]+){1,3},? $"
 )
 """Before an amount, it is that of something else: "on a hill 200 m high"."""
 _OTHER_SUBJECT = re.compile(
@@ -71,8 +71,13 @@ _OTHER_SUBJECT = re.compile(
 """Begins a clause about something else: "the bridge beside it", "the keeper's house"."""
 _POSSESSED = re.compile(r"\W*(?:[A-Z][\w-]* )*[A-Z][\w-]*['’]s? ([a-z][\w-]*)")
 """Begins a clause about something else: "Rosa Lind's brother"."""
-_PLANNED = re.compile(r"\b(?:is|are|was|were) to be\b|\b[Pp]lan(?:s|ned)? to\b")
-"""A plan, which may have failed."""
+_PLANNED = re.compile(
+    r"\b(?:is|are|was|were) to be\b|\b[Pp]lan(?:s|ned)? to\b|\bused to (?:be|have)\b"
+)
+"""A plan, which may have failed, or what is so no longer."""
+_RATE = re.compile(r" ?(?:/|an? |per |each |every )(?:hour|day|night|week|month|year|h\b)")
+_RATED = every_stem("per rent hire rental lease hour day night week month year")
+"""After a price, it is one by the hour; words that ask for one."""
 _SUBJECT = re.compile(r"\W*(?:it|he|she|they|this|the)\b", re.IGNORECASE)
 """Begins a clause about the unit of the text."""
 _AGENT = re.compile(r"\bby (?:(?:the|an?) (?:(?!of\b)[\w-]+ ){0,3})?$")
@@ -96,9 +101,10 @@ _OBJECT = re.compile(
 )
 """The object of an active verb: "burned [the town] in 1632"."""
 _BEFORE_PARTICIPLE = re.compile(
-    r"(?<!,)(?<! of) (?:an?|its|with|(?P<the>the)) (?:[\w-]+ ){0,2}?(?P<what>[a-z-]+)(?<! and) $"
+    r"(?:(?<!,)(?<! of) (?:an?|its|with|(?P<the>the)) (?:[\w-]+ ){0,2}?|"
+    r"\bha(?:s|d|ve) (?:[\w-]+ )*?(?=[\w-]+s $))(?P<what>[a-z-]+)(?<! and) $"
 )
-"""The noun before a participle: "beside a [bell] cast in 1702"."""
+"""The noun before a participle: "beside a [bell] cast in 1702", "has [legs] made of brass"."""
 _IS_A = re.compile(
     r"\b(?:is|are|was|were|became) (?:an?|the|one of the) (?:(?!with|at)\S+ ?){1,4}$"
 )
@@ -110,7 +116,7 @@ _FEWEST = 2
 _PHRASE = re.compile(
     r" (?:(?:an?|the) )?(?P<what>[^,.;:()]+?)(?=[,.;:()]|\Z| (?:in|on|at|by|since|until|with|for|"
     r"to|when|where|which|that|who|as|because|from|but|"
-    r"and (?:is|was|has|it|the|\w+(?:s|ed) (?:\d+|an?|the)))\b)"
+    r"and (?:is|was|has|it|the|\w+(?:s|ed) (?:\d+|an?|the)|(?:\w{3,}ed|sold) (?:since|in)))\b)"
 )
 """What a preposition belongs to: "carved from [bone] in 1806"."""
 _TIME = re.compile(
@@ -473,6 +479,7 @@ def _fresh(question: Question, sentence: _Sentence) -> list[Value]:
     # "Who hated Ann?": the name stands before the verb.
     verb = question.verb if question.words[:1] == ("who",) and not passive else ""
     last = max((start for word, start, _ in sentence.tokens if word == verb), default=None)
+    rated = question.type == "money" and question.every.isdisjoint(_RATED)
     return [
         value
         for value in _values(question, sentence.text)
@@ -480,6 +487,7 @@ def _fresh(question: Question, sentence: _Sentence) -> list[Value]:
         if not passive or not re.match(r",? (?:and |& )?[A-Z]", sentence.text[value.end :])
         if last is None or value.start < last
         if not _BESIDE.search(sentence.text[: value.start])
+        if not (rated and _RATE.match(sentence.text, value.end))
         if question.type != "person" or not sentence.text[: value.end].endswith(("'s", "’s"))
         # "40 passengers", "40 small boats"
         if question.counted in ("", *map(stem, words(sentence.text[value.end :])[:2]))
