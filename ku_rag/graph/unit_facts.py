@@ -31,7 +31,8 @@ class FactReader:
             as_step(entity, label, value, heading, place)
             for label, value, heading, *place in self.connection.execute(
                 f"SELECT {FIELDS} FROM facts f JOIN labels l ON l.row = f.label "
-                "WHERE f.unit = ? AND f.key != '' AND l.origin != 'part' ORDER BY f.row",
+                "WHERE f.unit = ? AND f.key != '' AND (l.origin != 'part' "
+                "OR l.label = 'in stock') ORDER BY f.row",
                 (self._row(entity),),
             )
             if not is_internal(label)

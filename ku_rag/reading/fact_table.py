@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinct, fetch_rows
 from ku_rag.store.facts import PART
 from ku_rag.store.relations import ANY_KIND
+from ku_rag.text.statements import IN_STOCK
 from ku_rag.text.stems import stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import DIMENSIONS, MONEY, Amount
@@ -25,6 +27,9 @@ _MOST_SOURCES = 100
 """The names of so many sources are read."""
 _RECORDS = (".csv", ".tsv", ".jsonl")
 _COMPARABLE = "coalesce(f.amount, f.number)"
+_STOCKED = re.compile(
+    r"\b(?:(out of stock|sold out)|in stock|available)\b(?! (?:in|for|from|as|to)\b)"
+)
 _AGE = "-f.number"
 """Of a year: the earlier, the older."""
 
@@ -100,7 +105,8 @@ class FactTable:
     def labels(self) -> list[Label]:
         """The labels of facts, without those that describe nodes of the graph."""
         rows = self.connection.execute(
-            f"SELECT row, label FROM labels WHERE origin != '{PART}' ORDER BY row"
+            f"SELECT row, label FROM labels WHERE origin != '{PART}' "
+            f"OR label = '{IN_STOCK}' ORDER BY row"
         )
         return [Label(*columns) for columns in rows if not is_internal(columns[1])]
 
@@ -191,6 +197,12 @@ class FactTable:
         parameters = (array_of(units), ANY_KIND) if len(units) else None
         return parameters is None or self.connection.execute(query, parameters).fetchone() is None
 
+    def with_stocks(self, question: str) -> str:
+        """Return a question for what is "sold out" as one for what is "not stocked"."""
+        plain = _STOCKED.sub(lambda match: "not stocked" if match[1] else "stocked", question)
+        is_stated = plain != question and any(label.label == IN_STOCK for label in self.labels)
+        return plain if is_stated else question
+
     def has_word(self, word: str) -> bool:
         """Return whether several texts of the base, or the name of a source, have a folded word."""
         if keywords.has_word(self.connection, word, least=2):
@@ -218,11 +230,11 @@ class FactTable:
         query = "SELECT u.id, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value"
         return dict(self.connection.execute(query, (as_json(ids),)))
 
-    def count(self, kinds: Collection[str], noun: frozenset[str]) -> int:
-        """Return the number of units of some kinds, or without a kind and called by a noun."""
+    def of_kinds(self, kinds: Collection[str], noun: frozenset[str]) -> Rows:
+        """Return the units of some kinds, or without a kind and called by a noun."""
         query = "SELECT row FROM units WHERE kind IN (SELECT value FROM json_each(?)) OR kind = ?"
         rows = fetch_rows(self.connection, query, as_json(kinds), ANY_KIND)
-        return len(self.called(rows, kinds, noun)) if kinds else 0
+        return self.called(rows, kinds, noun) if kinds else rows[:0]
 
 
 def _rows(labels: Sequence[Label]) -> tuple[int, ...]:

@@ -59,8 +59,9 @@ def trace(
     graph: Graph, start: Entity | None, question: str, *, names: Sequence[NamedSpan] | None = None
 ) -> Traced | None:
     """Return what a question asks for; `start` is what its picture shows, or the best match."""
-    question = question[:MOST_CHARACTERS]
-    if names is None:
+    table = FactTable(graph.connection)
+    original, question = question, table.with_stocks(question[:MOST_CHARACTERS])
+    if names is None or question != original:
         names = _names(graph, question, start)
     last = _LAST_SENTENCE.search(question)
     if last and words(last[0])[0] in QUESTION_WORDS and (own := _names(graph, last[0], start)):
@@ -69,7 +70,6 @@ def trace(
     if not start and (named := _named_by_alias(graph, question, names)):
         return named
     exact = [span for span in names if not span.is_partial]
-    table = FactTable(graph.connection)
     traced = _trace(graph, table, start, question, exact)
     if not (traced and traced.answers) and len(exact) < len(names):
         traced = _trace(graph, table, start, question, names) or traced
@@ -136,7 +136,7 @@ class _Tracer:
     @cached_property
     def sets(self) -> UnitSetReader:
         """The same question, as one about units that are not named."""
-        return UnitSetReader(self.table, self.text, self._joined(), self.reader.graph.among)
+        return UnitSetReader(self.table, self.text, self.reader.graph, self._joined())
 
     def _joined(self) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""

@@ -10,7 +10,7 @@ the rest of the question names. A content word that neither accounts for, and th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import product
@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from ku_rag.graph.model import Path, Step
+from ku_rag.graph.model import Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.reading.answers import CLASSES, MOST, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, FactTest, Label, UnitFact
@@ -30,6 +30,7 @@ from ku_rag.text.question import (
     FILLERS,
     GENERIC,
     HYPONYMS,
+    LISTING,
     MOST_CHARACTERS,
     THINGS,
     TURNS,
@@ -70,6 +71,7 @@ class Constraint:
         rank: How well the question names the label, 0 is best; UNNAMED if it does not.
         label: Stems of the label.
         joined: Relations that join them to a named entity, by row of the unit.
+        unless: What no fact of the units may meet.
     """
 
     covered: frozenset[str]
@@ -77,11 +79,13 @@ class Constraint:
     label: frozenset[str]
     test: FactTest | None = None
     joined: dict[int, list[UnitFact]] = field(default_factory=dict)
+    unless: FactTest | None = None
 
     def units(self, table: FactTable) -> Rows:
         """Return the rows of the units."""
         joined = np.array(sorted(self.joined), np.int64)
-        return joined if self.test is None else table.units(self.test)
+        units = joined if self.test is None else table.units(self.test)
+        return units if self.unless is None else np.setdiff1d(units, table.units(self.unless))
 
     def facts(self, table: FactTable, units: Rows) -> list[UnitFact]:
         """Return what says that some of the units meet it."""
@@ -96,8 +100,8 @@ class UnitSetReader:
 
     table: FactTable
     text: str
+    graph: Graph
     named: Sequence[tuple[range, Sequence[Constraint]]] = ()
-    among: Collection[int] | None = None
 
     @cached_property
     def _tokens(self) -> list[Token]:
@@ -196,9 +200,18 @@ class UnitSetReader:
     def _negated(self) -> frozenset[str]:
         """Stems of content words after "not", unless it negates a name, limit or comparison."""
         parts = re.split(r"\bnot\b|n['’]t\b", self.text)
-        is_open = len(parts) != 2 or self.named or self._limits or self._comparison
-        is_double = not self._question.every.isdisjoint(map(stem, _FALSE))  # "not broken"
-        return frozenset() if is_open or is_double else self._content & stems(parts[1])
+        is_open = len(parts) != 2 or self.named or self._comparison or read_limits(parts[1])
+        # "Not broken", "not red and cheap"
+        is_unclear = not {*map(stem, _FALSE), "and", "or"}.isdisjoint(self._question.every)
+        return frozenset() if is_open or is_unclear else self._content & stems(parts[1])
+
+    @cached_property
+    def _is_listing(self) -> bool:
+        """Whether it asks for all units of a kind: "List all lamps", "Which lamps do you have?"."""
+        every, noun = self._question.words, self._noun
+        plurals = (word for word in every if stem(word) in noun and word.endswith("s"))
+        is_several = not {"every", "each", *plurals}.isdisjoint(every)
+        return is_several and len(every) > 2 and self._question.every - noun <= LISTING
 
     @cached_property
     def _when(self) -> Question:
@@ -278,9 +291,9 @@ class UnitSetReader:
             is_one = units is not None and len(units) == 1 and not is_there
             return self._further(left, units, chosen) if units is not None and is_one else None
         if units is None:
-            is_all = counts and self.among is None
-            total = self.table.count(self._kinds, self._noun) if is_all else 0
-            return Traced((str(total),), ()) if total else None
+            units = self._among(self.table.of_kinds(self._kinds, self._noun))
+            if not len(units) or not (counts or self._is_listing):
+                return None
         if is_there or counts:
             steps = self._evidence(units[:MOST], chosen)
             paths = tuple(Path(fact.step.head, (fact.step,)) for fact in steps)
@@ -293,7 +306,9 @@ class UnitSetReader:
             return Traced((), (), len(units))
         facts = self._evidence(units, chosen)
         paths = tuple(Path(step.head, (step,)) for step in dict.fromkeys(o.step for o in facts))
-        return Traced(tuple(dict.fromkeys(fact.unit.name for fact in facts)), paths)
+        entities = self.graph.of_units(units.tolist())
+        names = tuple(dict.fromkeys(entity.name for entity in entities))
+        return Traced(names, paths or tuple(map(Path, entities)))
 
     def _evidence(self, units: Rows, chosen: Sequence[Constraint]) -> list[UnitFact]:
         """What says that units meet the constraints, unit by unit."""
@@ -362,9 +377,8 @@ class UnitSetReader:
         return members
 
     def _among(self, units: Rows) -> Rows:
-        if self.among is None:
-            return units
-        return np.intersect1d(units, np.fromiter(self.among, np.int64, len(self.among)))
+        among = self.graph.among
+        return units if among is None else np.intersect1d(units, np.array([*among], np.int64))
 
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
@@ -379,7 +393,7 @@ class UnitSetReader:
         used = self._negated
         for limit in self._limits:
             if limited := self._apply_limit(limit):
-                used = amount_stems(self.text)
+                used |= amount_stems(self.text)
                 yield limited
         free = [
             n
@@ -396,11 +410,15 @@ class UnitSetReader:
             free = [n for n in free if n not in span_words]
         unused = self._negated.union(stem(self._tokens[n].folded) for n in free)
         # Units with "waterproof: yes", for each label that the question names.
-        for own, (rank, covered) in self._named_labels.items():
+        for own, (rank, covered) in sorted(self._named_labels.items(), key=lambda o: o[1][0]):
             values = _FALSE if covered & self._negated else ("yes", "true")
             test = FactTest.is_one_of(self._labels[own], values)
             if covered & unused and len(self.table.units(test)):
                 yield [Constraint(covered, rank, own, test)]
+                unused -= covered
+        unused &= self._negated
+        negated = [n for n, token in enumerate(self._tokens) if stem(token.folded) in unused]
+        yield from ([*map(self._opposite, values)] for _, values in self._values(negated))
         for n in free:
             if numbers := self._with_number(self._tokens[n].folded):
                 yield numbers
@@ -448,6 +466,14 @@ class UnitSetReader:
             test = FactTest.is_one_of(labels, keys)
             constraints.append(Constraint(own | covered, rank, stated, test))
         return _fitting(constraints)
+
+    def _opposite(self, constraint: Constraint) -> Constraint:
+        """Return the units that have other values under the label: "not red"."""
+        labels = tuple(label.row for label in self._labels[constraint.label])
+        values = constraint.test.values if constraint.test else ()
+        same = "EXISTS (SELECT 1 FROM json_each(?) v WHERE instr(f.key, v.value))"
+        test, unless = FactTest(labels, "f.key != ''"), FactTest(labels, same, values)
+        return replace(constraint, test=test, unless=unless)
 
     def _with_number(self, word: str) -> list[Constraint]:
         """Units with a number under a label that the question names: "that sleeps four"."""

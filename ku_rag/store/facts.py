@@ -24,10 +24,10 @@ from ku_rag.text.statements import Statement, locate
 from ku_rag.text.values import Quantity, quantity, unit_of_label
 from ku_rag.types import Serializable
 
-EXTRACTOR = 3
+EXTRACTOR = 4
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
 METADATA, TEXT, TABLE, PART = "metadata", "text", "table", "part"
-"""Origins of facts. A part is an item of a list in a value: "red" of "pink and red"."""
+"""Origins of facts. A part is an item of a list, "red" of "pink and red", or "in stock: yes"."""
 EXTRACTED = "extracted by "
 """Beginning of the origin of facts that a model read from texts."""
 _LONGEST_KEY = 48
@@ -251,9 +251,9 @@ def _with_parts(origin: str, rows: Iterable[_Row]) -> dict[str, list[_Row]]:
     """Return facts by origin; what no model read has the items of lists as facts of their own."""
     listed = list(rows)
     parts = [
-        row._replace(statement=row.statement._replace(value=item))
+        row._replace(statement=part)
         for row in ([] if origin.startswith(EXTRACTED) else listed)
-        for item in statements.items(row.statement.value or "")
+        for part in statements.parts(row.statement)
     ]
     return {origin: listed, PART: parts}
 

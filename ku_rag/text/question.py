@@ -129,7 +129,8 @@ PRINT, CARRIERS = map(_word_list, ("print", "carriers"))
 """Stems of words that ask for what is printed in a picture, and of what it may be printed on."""
 QUESTION_WORDS = _WH | AUXILIARIES
 """Words that begin a question."""
-GENERIC = _word_list("generic")
+GENERIC, LISTING, STOCKS = map(_word_list, ("generic", "listing", "stocks"))
+"""Stems of nouns for any unit, of words that ask for all units of a kind, of labels of stocks."""
 DOCUMENTS, MENTIONING = map(_word_list, ("documents", "mentioning"))
 """Stems of nouns for documents, and of verbs for what they have to do with a subject."""
 SECTIONS, SAYING = map(_word_list, ("sections", "saying"))

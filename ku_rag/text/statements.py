@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ku_rag.text.question import AUXILIARIES, HEDGES, TURNING, is_negated
-from ku_rag.text.tokens import is_cjk, name_key, words
+from ku_rag.text.question import AUXILIARIES, FILLERS, HEDGES, STOCKS, TURNING, is_negated
+from ku_rag.text.stems import stems
+from ku_rag.text.tokens import is_cjk, name_key, stop_words, words
 from ku_rag.text.values import list_items
 
 _MOST_CHARACTERS = 20_000
@@ -48,6 +49,19 @@ _SENTENCE = re.compile(
     r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})(?:\.(?=\s|$)|$)",
     re.MULTILINE,
 )
+_SENTENCE_OR_LINE = re.compile(r"\S[^\n]*?(?:[.!?](?=\s)|$)", re.MULTILINE)
+_PREDICATE = re.compile(
+    r" (?:is|are) (?:an? (?:[a-z-]+ ){0,3}?(?P<is_a>[a-z-]+)(?= (?:for|with|in|made)\b|\.?$)|"
+    r"(?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?= and\b|\.?$)|"
+    r"(?P<no>not )?(?P<flag>[a-z-]+)(?= and (?:it|is|has)\b|\.?$))|"
+    r" costs (?P<cost>[$€£]? ?\d[\d., \xa0]*[^\s\d.,]*)(?= and\b|\.?$)"
+)
+"""What a sentence says of its subject; groups are labels."""
+IN_STOCK = "in stock"
+_STATES = {
+    **dict.fromkeys(("yes", "true", "in stock", "available"), "yes"),
+    **dict.fromkeys(("no", "false", "sold out", "out of stock", "not in stock"), "no"),
+}
 _THING = re.compile(r"\b[A-Z][a-z]|\d")
 """In the subject of a sentence, it is the name of a thing and no property."""
 
@@ -86,8 +100,6 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
     if "```" in text or "~~~" in text:
         text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     matches = _matches(text)
-    if not matches:
-        return
     heading = section
     if heading is None:
         first = text.lstrip("# \n").partition("\n")[0].strip()
@@ -117,6 +129,26 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         scope = "" if heading in match[0] else heading
         for part, stated in zip(labels, values, strict=True):
             yield Statement(part, stated, scope, *match.span())
+    if name_key(heading) in ("", name_key(name)):
+        yield from _of_predicates(text, name)
+
+
+def _of_predicates(text: str, name: str) -> Iterator[Statement]:
+    """Yield what sentences on a thing say that it is, is not, or costs: "waterproof: no"."""
+    is_own = True
+    for match in _SENTENCE_OR_LINE.finditer(text):
+        sentence = match[0].lstrip("# ")
+        subjects = (own for own in (name, f"The {name}", "It ") if sentence.startswith(own))
+        subject = next(subjects, "").rstrip()
+        # "It" is the thing only after a sentence on the thing.
+        is_own = subject.endswith(name) or (is_own and subject == "It")
+        predicate = _PREDICATE.match(sentence, len(subject)) if is_own else None
+        label = (predicate and predicate.lastgroup) or ""
+        if predicate and predicate[label] not in HEDGES | stop_words():
+            value = predicate[label]
+            if label == "flag":
+                label, value = value, "no" if predicate["no"] else "yes"
+            yield Statement(label.replace("_", " "), value, "", *match.span())
 
 
 def _matches(text: str) -> list[re.Match[str]]:
@@ -144,13 +176,20 @@ def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[st
     return subject[2] or name_key(subject[1]), stated
 
 
-def items(value: str) -> list[str]:
-    """Return the items of a value that is a list: "pink and red"; none of a sentence or numbers."""
-    parts = list_items(value) if len(value) < _LONGEST_LIST else []
-    is_list = len(parts) > 1 and all(
-        len(words(item)) <= _ITEM_WORDS and not item[0].isdigit() for item in parts
+def parts(statement: Statement) -> list[Statement]:
+    """Return the items of a list, "pink and red", and "in stock: no" for "stock: 0"."""
+    value = statement.value or ""
+    items = list_items(value) if len(value) < _LONGEST_LIST else []
+    is_list = len(items) > 1 and all(
+        len(words(item)) <= _ITEM_WORDS and not item[0].isdigit() for item in items
     )
-    return parts if is_list else []
+    stated = [statement._replace(value=item) for item in items if is_list]
+    own, key = stems(statement.label), value.casefold()
+    if key.isdecimal() and own != stems("available"):
+        key = "yes" if int(key) else "no"
+    if own & STOCKS and own <= STOCKS | FILLERS and key in _STATES:
+        stated.append(statement._replace(label=IN_STOCK, value=_STATES[key]))
+    return stated
 
 
 def is_labelled_line(sentence: str) -> bool:

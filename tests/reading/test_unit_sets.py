@@ -280,3 +280,71 @@ def test_a_state_says_what_does_not_work(tmp_path, question, answer):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.ingest(tmp_path / "instruments.csv")
         assert kb.query(None, question).answer == answer
+
+
+SHOP = {
+    "lamps.csv": "name,kind,colour,price,stock\nAlba,lamp,red,49 €,12\nBrimo,lamp,white,1.200 €,0\n"
+    "Corva,lamp,dark red,1 250 €,3\nDornak,lamp,,35 €,0\n",
+    "torches.csv": "name,kind,colour,price,in_stock,waterproof\nIkaro,torch,red,15 €,yes,no\n"
+    "Juno,torch,black and red,24 €,no,yes\nKitavo,torch,black,21 €,yes,no\n",
+    "tools.csv": "name,kind,availability\nPavona,saw,in stock\nQuillo,saw,sold out\n",
+    "tent.md": "# Xenia\n\nXenia is a tent for two. It costs 1.200 euros. It is not waterproof.\n",
+    "stove.md": "# Cindro\n\nCindro is a stove made of iron. It is out of stock.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    for name, text in SHOP.items():
+        (folder / name).write_text(text)
+    with KnowledgeBase.open(folder / "kb", create=True) as base:
+        for name in SHOP:
+            base.ingest(folder / name)
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("List all torches.", "Ikaro, Juno, Kitavo"),
+        ("Show me every lamp.", "Alba, Brimo, Corva, Dornak"),
+        ("Which saws do you have?", "Pavona, Quillo"),
+        ("List all stoves.", "Cindro"),
+        ("List all chairs.", ""),
+        ("Which saws do people like?", ""),
+        ("Show me the lamp.", ""),
+        # Of the Dornak no colour is known, and dark red is red.
+        ("Which lamps are not red?", "Brimo"),
+        ("Which torches are not red?", "Kitavo"),
+        ("How many torches are not red?", "1"),
+        ("Which are not red?", "Brimo, Kitavo"),
+        ("Which torches are not red and cheap?", ""),
+        ("Which torches under 22 euros are not red?", "Kitavo"),
+        ("Which torches that are not red cost less than 22 euros?", ""),
+        ("How many are not waterproof?", "3"),
+        ("Which tents are not waterproof?", "Xenia"),
+        ("Which lamps are in stock?", "Alba, Corva"),
+        ("Which red torches are in stock?", "Ikaro"),
+        ("Which torches are out of stock?", "Juno"),
+        ("How many lamps are not in stock?", "2"),
+        ("What is out of stock?", "Brimo, Dornak, Juno, Quillo, Cindro"),
+        ("Which saws are available?", "Pavona"),
+        ("Which torches are available in black?", "Kitavo"),
+        ("When are the lamps in stock?", ""),
+        ("Is the Alba in stock?", "yes"),
+        ("Is the Quillo in stock?", "no"),
+        ("Is the Cindro in stock?", "no"),
+        ("How many Alba are in stock?", "12"),
+        ("Which lamps cost more than 1.100 euros?", "Brimo, Corva"),
+        ("Which lamps cost more than 1 200 €?", "Corva"),
+        ("Which lamp is the most expensive?", "Corva"),
+        ("Which tents cost less than 1.300 euros?", "Xenia"),
+    ],
+)
+def test_questions_of_a_shop(shop, question, answer):
+    assert shop.query(None, question).answer == answer
+
+
+def test_without_stocks_nothing_is_in_stock(kb):
+    assert kb.query(None, "Which lamps are in stock?").answer == ""

@@ -57,6 +57,26 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
     assert {label for label, _ in facts_of(kb, "lamp")} - {"kind"} == {"height", "wick"}
 
 
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("Iko is waterproof. It is not red.", {("waterproof", "yes"), ("red", "no")}),
+        ("Iko is a small tent for two and light.", {("is a", "tent")}),
+        ("The Iko costs 1.200 euros and is heavy.", {("cost", "1.200 euros")}),
+        ("Iko costs 30 euros a day.", set()),
+        ("It is not in stock.", {("availability", "not in stock")}),
+        ("Iko is with a red bag. Bags are soft. It is waterproof.", set()),
+        ("It is supposed. It is not so. Iko is red, if wet. It is waterproof up to 1 m.", set()),
+        ("# Care\n\nIt is washable.", set()),
+    ],
+)
+def test_sentences_say_what_a_thing_is_and_is_not(kb, text, stated):
+    kb.add(Unit("Iko", id="iko", texts=(text,)))
+    facts = {(fact.label, fact.value) for fact in kb.facts("iko") if fact.label != "kind"}
+    assert facts == stated
+    assert kb.verify().problems == ()
+
+
 def test_facts_of_tables_belong_to_the_unit_that_a_row_links_to_or_names(kb):
     rows = ((Cell("Old Rhine", link="rhine"), Cell("1,230 km")), (Cell("Elbe"), Cell("1,094 km")))
     table = Table(("River", "Length"), rows, "Rivers of Europe")
