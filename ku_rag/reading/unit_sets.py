@@ -188,7 +188,9 @@ class UnitSetReader:
         )
         keys = {value_key(form) for span in spans for form in singulars(span)}
         labels = self.table.labels_of_values(keys)
-        return any(own_stems(label.label) <= CLASSES for _, label in labels)
+        # Not all texts need say "X is a tent", so that these are not counted.
+        classes = CLASSES - {"is", "a"} if self._question.counted else CLASSES
+        return any(own_stems(label.label) <= classes for _, label in labels)
 
     @cached_property
     def _asks_fact(self) -> bool:
@@ -201,8 +203,7 @@ class UnitSetReader:
         """Stems of content words after "not", unless it negates a name, limit or comparison."""
         parts = re.split(r"\bnot\b|n['’]t\b", self.text)
         is_open = len(parts) != 2 or self.named or self._comparison or read_limits(parts[1])
-        # "Not broken", "not red and cheap"
-        is_unclear = not {*map(stem, _FALSE), "and", "or"}.isdisjoint(self._question.every)
+        is_unclear = not {*_FALSE, "and", "or"}.isdisjoint(words(parts[-1]))  # "not broken"
         return frozenset() if is_open or is_unclear else self._content & stems(parts[1])
 
     @cached_property

@@ -51,12 +51,12 @@ _SENTENCE = re.compile(
 )
 _SENTENCE_OR_LINE = re.compile(r"\S[^\n]*?(?:[.!?](?=\s)|$)", re.MULTILINE)
 _PREDICATE = re.compile(
-    r" (?:is|are) (?:an? (?:[a-z-]+ ){0,3}?(?P<is_a>[a-z-]+)(?= (?:for|with|in|made)\b|\.?$)|"
+    r" (?:is|are) (?:an? (?:(?!of )[a-z-]+ ){0,3}?(?P<is_a>[a-z-]+)"
+    r"(?= (?:(?:held|built|\w+ed) )?(?:for|with|in|by|at|made|that|which)\b|\.?$)|"
     r"(?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?= and\b|\.?$)|"
     r"(?P<no>not )?(?P<flag>[a-z-]+)(?= and (?:it|is|has)\b|\.?$))|"
     r" costs (?P<cost>[$€£]? ?\d[\d., \xa0]*[^\s\d.,]*)(?= and\b|\.?$)"
 )
-"""What a sentence says of its subject; groups are labels."""
 IN_STOCK = "in stock"
 _STATES = {
     **dict.fromkeys(("yes", "true", "in stock", "available"), "yes"),
@@ -145,10 +145,9 @@ def _of_predicates(text: str, name: str) -> Iterator[Statement]:
         predicate = _PREDICATE.match(sentence, len(subject)) if is_own else None
         label = (predicate and predicate.lastgroup) or ""
         if predicate and predicate[label] not in HEDGES | stop_words():
-            value = predicate[label]
-            if label == "flag":
-                label, value = value, "no" if predicate["no"] else "yes"
-            yield Statement(label.replace("_", " "), value, "", *match.span())
+            flag, truth = predicate["flag"], "no" if predicate["no"] else "yes"
+            value = truth if flag else predicate[label]
+            yield Statement(flag or label.replace("_", " "), value, "", *match.span())
 
 
 def _matches(text: str) -> list[re.Match[str]]:
