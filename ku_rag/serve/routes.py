@@ -130,8 +130,9 @@ async def look(base: Base, form: SearchFields) -> Response:
 
 
 def tag_of(unit: Mapping[str, Any]) -> str:
-    """Return the ETag of the JSON of a unit."""
-    return f'"{sha256(encode_json(unit)).hexdigest()[:32]}"'
+    """Return the ETag of the JSON of a unit; its facts follow from the rest."""
+    stated = {**unit, "facts": ()}
+    return f'"{sha256(encode_json(stated)).hexdigest()[:32]}"'
 
 
 @router.get("/units")

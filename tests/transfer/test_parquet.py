@@ -87,6 +87,7 @@ def shown(kb: KnowledgeBase) -> dict[str, dict]:
             "named_in": sorted(
                 (n["source"], n["text"]) for n in kb.show(unit.id).to_dict()["named_in"]
             ),
+            "facts": [{**f, "chunk": 0} for f in kb.show(unit.id).to_dict()["facts"]],
         }
         for unit in kb.list()
     }
