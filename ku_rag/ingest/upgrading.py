@@ -103,7 +103,7 @@ def _advance(database: Database, layout: Layout, progress: Progress | None) -> N
     if schema.is_stale(database.connection):
         for file in layout.indexes.glob("*.*"):  # caches of earlier versions
             file.unlink()
-        with database.change() as connection:
+        with database.change(large=True) as connection:
             _derive(connection, progress)
             connection.execute("DELETE FROM meta WHERE key IN ('stale', 'facts')")
     if not schema.has_facts(database.connection):
@@ -159,7 +159,7 @@ def _read_facts(database: Database, progress: Progress | None) -> None:
     version, unit, chunk = database.meta(_FACTS_READ) or (0, 0, 0)
     if version != facts.EXTRACTOR:
         unit = chunk = 0
-        with database.change() as connection:
+        with database.change(large=True) as connection:
             facts.drop_all_read(connection)
             database.set_meta(_FACTS_READ, (facts.EXTRACTOR, 0, 0))
     while True:

@@ -34,11 +34,11 @@ def compact(database: Database, layout: Layout) -> None:
             pictures be swept; everything else was done.
     """
     connection = database.connection
-    with database.change():
+    with database.change(large=True):
         connection.execute("INSERT INTO words (words) VALUES ('optimize')")
         database.set_meta("changes_pruned", last_row(connection, "changes"))
         connection.execute("DELETE FROM changes; DELETE FROM history")
-    with database.change():  # the change before has counted them
+    with database.change(large=True):  # the change before has counted them
         connection.execute("DELETE FROM meta WHERE key = 'lost'")
     with explained(database.path):
         connection.execute("VACUUM")

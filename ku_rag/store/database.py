@@ -160,11 +160,14 @@ class Database:
             yield
 
     @contextmanager
-    def change(self) -> Iterator[Connection]:
+    def change(self, *, large: bool = False) -> Iterator[Connection]:
         """One transaction: all of it is committed, or nothing.
 
         Changes of several threads follow each other; a nested call joins the outer one of its
         thread.
+
+        Args:
+            large: whether a single statement changes much of the file.
 
         Raises:
             ReadOnly: the base was opened for reading, or the disk is full.
@@ -176,7 +179,12 @@ class Database:
             yield connection
             return
         with self._changing, explained(self.path):
-            connection.execute("BEGIN IMMEDIATE")
+            # SQLite copies the pages that a statement changes, in case that it fails: into memory,
+            # or in twice the time of a change into a file. Other temporary data are in files.
+            journal = "FILE" if large else "MEMORY"
+            connection.execute(
+                f"PRAGMA temp_store = {journal}; BEGIN IMMEDIATE; PRAGMA temp_store = FILE"
+            )
             number = None
             try:
                 before = connection.total_changes()

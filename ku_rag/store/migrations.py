@@ -43,11 +43,11 @@ def migrate(database: Database) -> None:
     # A renamed table must not take along what refers to its name.
     connection.execute("PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON")
     if schema.version(connection) < schema.FIRST:
-        with database.change():
+        with database.change(large=True):
             _convert(connection)
     for number, step in enumerate(schema.STEPS, schema.FIRST):
         if schema.version(connection) < number:
-            with database.change():
+            with database.change(large=True):
                 schema.take(connection, number, step)
     connection.execute("PRAGMA foreign_keys = ON; PRAGMA legacy_alter_table = OFF")
 

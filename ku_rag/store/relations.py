@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
-from ku_rag.store.connection import SLICE, Connection, as_json, fields, last_row
+from ku_rag.store.connection import SLICE, Connection, as_json, fetch_rows, fields, last_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
 
@@ -116,12 +116,14 @@ def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
     wanted = {*keys, *map(target_key, ids)}
-    rows = connection.column(
+    # In the order of their rows, for neighbours are in one page.
+    rows = fetch_rows(
+        connection,
         "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target_key = w.value",
-        (as_json(wanted),),
+        as_json(wanted),
     )
     for start in range(0, len(rows), SLICE):
-        resolve(connection, rows[start : start + SLICE])
+        resolve(connection, rows[start : start + SLICE].tolist())
 
 
 def resolve(connection: Connection, rows: Sequence[int]) -> None:
