@@ -55,7 +55,7 @@ _PREDICATE = re.compile(
     r"(?= (?:(?:held|built|\w+ed) )?(?:for|with|in|by|at|made|that|which)\b|\.?$)|"
     r"(?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?= and\b|\.?$)|"
     r"(?P<no>not )?(?P<flag>[a-z-]+)(?= and (?:it|is|has)\b|\.?$))|"
-    r" costs (?P<cost>[$€£]? ?\d[\d., \xa0]*[^\s\d.,]*)(?= and\b|\.?$)"
+    r" costs (?P<price>[$€£]? ?\d[\d., \xa0]*[^\s\d.,]*)(?= and\b|\.?$)"
 )
 IN_STOCK = "in stock"
 _STATES = {
