@@ -6,7 +6,8 @@
 Shapes: "chunk" is a unit of one text with three fields, a kind and a relation to its maker; "ten"
 has ten texts a unit; "pictures" has two pictures and a text a unit; "records" is "chunk" with
 sentences that name their units. Vectors of texts are ready-made, of 128 dimensions, 512 for more
-than a million units; those of the last two shapes are computed. Texts are twelve words by Zipf's law.
+than a million units; those of the last two shapes are computed. Texts are twelve words by Zipf's
+law.
 Every filter has a value that was not used before; "repeated" asks it again. Each stage runs in a
 process of its own, each library on one thread. Figures are medians of processor time, in
 milliseconds unless the name says otherwise: other work on the machine changes it least, but waiting

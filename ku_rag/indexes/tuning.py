@@ -69,7 +69,9 @@ def tune_all(
     for index in (images, chunks):
         tuned, segment = tune(index, recall=recall, kind=chosen)
         choices = database.meta("index") or {}
-        choice = {"kind": tuned.kind, "recall": recall, "count": index.count}
+        # `index.count` would first build an index of another kind.
+        count = len(segment.rows) if segment else index.count
+        choice = {"kind": tuned.kind, "recall": recall, "count": count}
         database.set_meta("index", {**choices, index.kind: choice})
         if segment:
             index.replace(segment)
