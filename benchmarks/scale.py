@@ -12,7 +12,8 @@ Every filter has a value that was not used before; "repeated" asks it again. Eac
 process of its own, each library on one thread. Figures are medians of processor time, in
 milliseconds unless the name says otherwise: other work on the machine changes it least, but waiting
 for the disk is not in it. "First answer, cold" is the wall time of the first query after the page
-cache of the files was dropped. The recall is that of the row "vector" against a full comparison.
+cache of the files was dropped; later queries read from the disk what it did not. The recall is that
+of the row "vector" against a full comparison.
 
 The other systems (benchmarks/systems.py) get the same rows in the shape "chunk", up to 100,000
 (LanceDB a million), with indexes of the fields and the parameters that find .99 of the nearest.

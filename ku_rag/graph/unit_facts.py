@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, NO_ROW, TOPIC, VIDEOS, Entity, Step
 from ku_rag.store.connection import Connection
+from ku_rag.text.statements import IN_STOCK
 from ku_rag.text.tokens import name_key
 from ku_rag.text.values import unit_of_label
 
@@ -32,7 +33,7 @@ class FactReader:
             for label, value, heading, *place in self.connection.execute(
                 f"SELECT {FIELDS} FROM facts f JOIN labels l ON l.row = f.label "
                 "WHERE f.unit = ? AND f.key != '' AND (l.origin != 'part' "
-                "OR l.label = 'in stock') ORDER BY f.row",
+                f"OR l.label = '{IN_STOCK}') ORDER BY f.row",
                 (self._row(entity),),
             )
             if not is_internal(label)

@@ -24,9 +24,9 @@ from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
 _LARGE = 10_000
-"""Number of chunks above which a base leaves out common terms."""
+"""Number of chunks above which a base is large, and of a common term's chunks that are read."""
 _MOST_READ = 100_000
-"""Chunks of one term that are read at most in such a base."""
+"""Largest number of chunks of a common term that are all read where no rarer term is present."""
 _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
 _K1, _B, _LEAST_IDF = 1.2, 0.75, 1e-6
@@ -115,22 +115,27 @@ def term_scores(
 def _hits(connection: Connection, terms: Sequence[str]) -> tuple[list[_Hits], list[int]]:
     """Return chunks of each term that are scored, and the numbers of chunks that have each term."""
     common = _common_terms(connection, terms)
-    rare = [term for term in terms if term not in common]
-    if common and not rare:
-        return _first_with_all(connection, common)
-    hits = [_chunks_with(connection, term) for term in rare]
-    either = " OR ".join(map(_quote, rare))
-    for term in common:
+    rare = {term: _chunks_with(connection, term) for term in terms if term not in common}
+    if common and not any(len(rows) for rows, _ in rare.values()):
+        rarest = min(common, key=lambda term: common[term])
+        if common[rarest] > _MOST_READ:
+            return _first_with_all(connection, common)
+        del common[rarest]
+        rare[rarest] = _chunks_with(connection, rarest)
+    hits, either = list(rare.values()), " OR ".join(map(_quote, rare))
+    frequencies = [len(rows) for rows, _ in hits]
+    for term, count in common.items():
         both = f"{_quote(term)} AND ({either})"
         rows = fetch_rows(connection, "SELECT rowid FROM words WHERE words MATCH ?", both)
         hits.append((rows, np.ones(len(rows), np.int64)))
-    return hits, [*(len(rows) for rows, _ in hits[: len(rare)]), *common.values()]
+        frequencies.append(count)
+    return hits, frequencies
 
 
 def _common_terms(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
-    """Return very common terms of a large base with their numbers of chunks, about.
+    """Return the very common terms of a large base, with estimated numbers of chunks.
 
-    They are estimated from the first chunks: counting takes up to 20 ms at a million.
+    The estimate follows from the first chunks: counting takes up to 20 ms at a million.
     """
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
     if last <= _LARGE:
@@ -138,13 +143,7 @@ def _common_terms(connection: Connection, terms: Sequence[str]) -> dict[str, int
     most = min(_LARGE, int(_COMMON * last))
     query = "SELECT rowid FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
     rows = {term: connection.execute(query, (_quote(term), most)).fetchone() for term in terms}
-    common = {term: most * last // row[0] for term, row in rows.items() if row}
-    rarest = min(common, key=lambda term: common[term], default="")
-    if common and common[rarest] <= _MOST_READ:
-        rare = (term for term, row in rows.items() if not row)
-        if not any(connection.execute(query, (_quote(term), 0)).fetchone() for term in rare):
-            del common[rarest]
-    return common
+    return {term: most * last // row[0] for term, row in rows.items() if row}
 
 
 def _first_with_all(

@@ -26,6 +26,7 @@ _PRICE = (
     r"|(?:(?<=€)|(?<=[€R] ))\d{1,3}(?:\.\d{3})+(?:,\d\d?)?(?!\d))(?!\D{0,7}(?:/|per) ?l)"
 )
 """A sum with points or spaces between thousands: "1.200 euros"; no price by the litre."""
+_IS_PRICE = re.compile(_PRICE)
 _NUMBER = (
     rf"(?:{_PRICE}|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+,\d\d?(?!\d)|\d+(?:\.\d+)?)"
     r"(?: (?:thousand|million|billion))?"
@@ -179,7 +180,7 @@ def amounts(text: str) -> list[Amount]:
 def _float(match: re.Match[str]) -> float:
     """Return the number of a match: "1,200" is 1200, "5,20" is 5.2, "1.299,00" is 1299."""
     number = re.sub(" ?[a-z]{3,}$", "", match["number"])
-    is_price = re.compile(_PRICE).match(match.string, match.start("number"))
+    is_price = _IS_PRICE.match(match.string, match.start("number"))
     if is_price or re.fullmatch(r"-?[\d.]+,\d\d?", number):
         return float(re.sub(r"[.\s]", "", number).replace(",", "."))
     return float(number.replace(",", ""))

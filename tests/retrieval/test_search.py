@@ -85,6 +85,7 @@ def test_very_common_words_count_where_there_are_rarer_ones(kb, monkeypatch):
     terms = keywords.term_scores(connection, "common sentence")
     assert terms.rows.tolist() == [1, 2, 3, 4, 5]
     assert terms.scores.all()
+    assert len(keywords.term_scores(connection, "absent common sentence").rows) == 5
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
