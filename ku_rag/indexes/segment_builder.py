@@ -6,7 +6,7 @@ Recall@10 is measured against exact search of sampled vectors, each excluded fro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,7 +47,6 @@ FLAT_MAX = 20_000
 """Up to this many vectors, an exact scan in half precision takes a few milliseconds."""
 _FLAT_MAX_BYTES = 1 << 30
 """A larger exact index is the last resort, because it is built in memory."""
-
 _BATCH = 8192
 
 _log = logging.getLogger("ku_rag")
@@ -106,18 +105,45 @@ def build_and_measure(
     recall: float,
 ) -> Segment:
     """Build a segment of exactly this kind and choose its search parameters."""
+    faiss = faiss_module()
     training = gather(sample_rows(rows, training_size(kind, len(rows))))[1]
     index, quantizer = make(kind, dim, len(rows), training)
     del training
     exact = None if kind == "flat" else ExactNeighbours(*gather(sample_rows(rows)))
-    for some, vectors in _batches(gather, rows):
-        index.add(quantizer(vectors) if quantizer else vectors)
+    is_ivf = kind.startswith("ivf")
+    lists = _reserve_lists(index, quantizer, _batches(gather, rows)) if is_ivf else []
+    for n, (some, vectors) in enumerate(_batches(gather, rows)):
+        codes = quantizer(vectors) if quantizer else vectors
+        if is_ivf:
+            pointers = (faiss.swig_ptr(codes), None, faiss.swig_ptr(lists[n]))
+            index.add_core(len(codes), *pointers)
+        else:
+            index.add(codes)
         if exact:
             exact.add(some, vectors)
     if exact is None:
         return Segment(rows, index, IndexPlan())
     plan = choose_plan(index, quantizer, kind, rows, exact, recall)
     return Segment(rows, index, plan, quantizer)
+
+
+def _reserve_lists(
+    index: Any,  # noqa: ANN401 - faiss
+    quantizer: ByteQuantizer | None,
+    batches: Iterable[tuple[Rows, Vectors]],
+) -> list[NDArray[np.int64]]:
+    """Return the list of each vector, int64[n] for each batch; allocate the lists at their size.
+
+    Lists that grow need up to twice the memory.
+    """
+    lists = [
+        index.quantizer.search(quantizer(vectors) if quantizer else vectors, 1)[1].ravel()
+        for _, vectors in batches
+    ]
+    for number, size in enumerate(np.bincount(np.concatenate(lists), minlength=index.nlist)):
+        index.invlists.resize(number, int(size))
+        index.invlists.resize(number, 0)  # keeps the allocation
+    return lists
 
 
 def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
