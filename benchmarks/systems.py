@@ -115,6 +115,8 @@ class System(Protocol):
     index: str
     durability: str
     """What is on disk when a change has returned."""
+    server: int | None = None
+    """The process of a server, whose processor time and memory count, with its work in between."""
 
     def __init__(self, folder: Path, data: Data) -> None: ...
 
@@ -134,7 +136,7 @@ class System(Protocol):
         """Return what is done once."""
 
 
-class KuRag:
+class KuRag(System):
     """A base through its public methods."""
 
     packages: tuple[str, ...] = ()
@@ -246,7 +248,7 @@ class KuRag:
         }
 
 
-class LanceDb:
+class LanceDb(System):
     """A table with indexes of vectors, texts and fields."""
 
     packages = ("lancedb",)
@@ -346,7 +348,7 @@ class LanceDb:
         return {"compact, s": lambda _: self._table.optimize()}
 
 
-class Chroma:
+class Chroma(System):
     """A collection; it ranks no texts."""
 
     packages = ("chromadb",)
@@ -413,7 +415,7 @@ class Chroma:
         return {}
 
 
-class SqliteVec:
+class SqliteVec(System):
     """Tables of one SQLite file: rows with indexes of the fields, FTS5, and vec0."""
 
     packages = ("sqlite-vec", "apsw")
@@ -538,7 +540,7 @@ def ready_vectors(texts: Sequence[str]) -> Vectors:
     return np.stack([READY[text] for text in texts])
 
 
-class Txtai:
+class Txtai(System):
     """An index with content and keywords, saved after each change; it has no list of fields."""
 
     packages = ("txtai",)
@@ -622,27 +624,35 @@ class Txtai:
         return {}
 
 
-class MilvusLite:
+class MilvusLite(System):
     """A collection with BM25; Milvus Lite is a server in a thread of this process."""
 
-    packages = ("pymilvus", "milvus-lite")
+    packages: tuple[str, ...] = ("pymilvus", "milvus-lite")
     index = "HNSW, float32"
     durability = "write-ahead log, not synced"
+    ranks_texts = True
 
     def __init__(self, folder: Path, data: Data) -> None:
         from pymilvus import DataType, Function, FunctionType, MilvusClient
 
-        self._data, self._client = data, MilvusClient(str(folder / "milvus.db"))
+        self._data, self._client = data, MilvusClient(self._start(folder))
         if self._client.has_collection("rows"):
             self._client.load_collection("rows", timeout=3600)
             return
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=True)
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=DIM)
-        schema.add_field("text", DataType.VARCHAR, max_length=1000, enable_analyzer=True)
-        schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
-        schema.add_function(Function("bm25", FunctionType.BM25, ["text"], ["words"]))
+        if self.ranks_texts:
+            schema.add_field("text", DataType.VARCHAR, max_length=1000, enable_analyzer=True)
+            schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
+            schema.add_function(Function("bm25", FunctionType.BM25, ["text"], ["words"]))
+        else:
+            schema.add_field("text", DataType.VARCHAR, max_length=1000)
         self._client.create_collection("rows", schema=schema)
+
+    def _start(self, folder: Path) -> str:
+        """Return the address of the server."""
+        return str(folder / "milvus.db")
 
     def _row(self, id_: int, text: str, vector: Any, kind: str = "tool") -> dict[str, Any]:  # noqa: ANN401
         return {"id": id_, "text": text, "vector": vector, "kind": kind, **self._data.fields(id_)}
@@ -657,10 +667,12 @@ class MilvusLite:
     def build_index(self) -> None:
         """See `System.build_index`."""
         index = self._client.prepare_index_params()
-        index.add_index("words", "SPARSE_INVERTED_INDEX", metric_type="BM25", params={})
+        if self.ranks_texts:
+            index.add_index("words", "SPARSE_INVERTED_INDEX", metric_type="BM25", params={})
         graph = {"M": 16, "efConstruction": 200}
         index.add_index("vector", "HNSW", metric_type="COSINE", params=graph)
         self._client.create_index("rows", index, timeout=3600)
+        self._client.load_collection("rows", timeout=3600)
 
     def ask(self, vectors: Vectors | None) -> Calls:
         """See `System.ask`."""
@@ -675,16 +687,18 @@ class MilvusLite:
         def page(where: str = "", **options: int) -> list[Any]:
             return list(self._client.query("rows", filter=where, limit=50, **options))
 
-        return {
+        rows: Calls = {
             "text": lambda n: search(words(n), "words"),
-            "vector": lambda n: search(vectors[n], "vector"),
-            "vector, filter 1 %": lambda n: search(
-                vectors[n], "vector", f"maker == 'maker {n + REPEATS}'"
-            ),
             "filter 1 %": lambda n: search(words(n), "words", f"maker == 'maker {n}'"),
             "filter 10 %": lambda n: search(words(n), "words", f"colour == '{COLOURS[n % 10]}'"),
             "filter range": lambda n: search(words(n), "words", f"price >= {90_000 + n}"),
             "filter kind": lambda n: search(words(n), "words", "kind == 'tool'"),
+        }
+        return (rows if self.ranks_texts else {}) | {
+            "vector": lambda n: search(vectors[n], "vector"),
+            "vector, filter 1 %": lambda n: search(
+                vectors[n], "vector", f"maker == 'maker {n + REPEATS}'"
+            ),
             "list, page 1": lambda _: page(),
             "list, page 1,000": lambda _: page(offset=min(49_950, self._data.units - 50)),
             "list with a filter": lambda n: page(f"maker == 'maker {n}'"),
@@ -709,6 +723,29 @@ class MilvusLite:
         return {}
 
 
+class Milvus(MilvusLite):
+    """The server of the package milvus, a process of its own; version 2.3 ranks no texts."""
+
+    packages = ("pymilvus", "milvus")
+    ranks_texts = False
+
+    def _start(self, folder: Path) -> str:
+        import atexit
+
+        import milvus
+
+        self._server = milvus.MilvusServer()
+        self._server.set_base_dir(str(folder / "milvus"))
+        self._server.start()
+        atexit.register(self._server.stop)
+        return f"http://127.0.0.1:{self._server.listen_port}"
+
+    @property
+    def server(self) -> int | None:
+        """See `System.server`."""
+        return int(self._server.server_proc.pid)
+
+
 SYSTEMS: dict[str, type[System]] = {
     "ku-rag": KuRag,
     "LanceDB": LanceDb,
@@ -716,4 +753,5 @@ SYSTEMS: dict[str, type[System]] = {
     "sqlite-vec": SqliteVec,
     "txtai": Txtai,
     "Milvus Lite": MilvusLite,
+    "Milvus": Milvus,
 }
