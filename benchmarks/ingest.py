@@ -53,9 +53,10 @@ def draw_all(folder: Path, count: int) -> Path:
     return folder
 
 
-def rates(pictures: Path, encoder: str, kb: Path) -> dict[str, float]:
+def rates(pictures: Path, encoder: str, kb: Path, device: str = "auto") -> dict[str, float]:
     """Milliseconds a picture of the encoder alone, on decoded pictures, and of ingest."""
-    with KnowledgeBase.open(kb, create=True, encoder=encoder, recogniser="none") as base:
+    options: dict[str, Any] = {"encoder": encoder, "device": device, "recogniser": "none"}
+    with KnowledgeBase.open(kb, create=True, **options) as base:
         files = sorted(pictures.iterdir())[:_SAMPLE]
         decoded = [load_picture(file.read_bytes()) for file in files]
         encode = base.encoder.encode_images

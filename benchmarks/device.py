@@ -1,0 +1,117 @@
+"""Long-CLIP-L on a device: pictures a second beside its measured matrix peak, parity, ingest.
+
+    python -m benchmarks.device [--device cuda] [--pictures 4096] [--layers 24] [--write]
+
+The weights are random: speed does not depend on them. The share is the rate of floating-point
+operations of encoding, on pictures that have the input size, divided by the best rate of a product
+of square matrices in the same precision. The parity is the smallest cosine between the vectors of
+the device and those in float32 on the CPU. Ingest is that of a folder of JPEG files, beside the
+encoder alone on decoded pictures. --layers and --pictures make a run that a CPU finishes; its
+figures say nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.ingest import draw_all, rates
+from benchmarks.record import target, told, write_result
+from ku_rag import load_encoder
+from ku_rag.encoders.torch_runtime import place
+from tests import checkpoints
+
+SHARE, PARITY, INGEST = 0.6, 0.99, 0.95
+COMPARED, REPEATS = 16, 5
+SIDES = {"cuda": 8192, "mps": 4096, "cpu": 1024}
+"""Rows and columns of the matrices, by type of device."""
+
+
+def matrix_peak(device: Any, dtype: Any) -> float:  # noqa: ANN401 - of torch
+    """Return the best rate of a product of matrices, in operations a second."""
+    side = SIDES[device.type]
+    left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    seconds = [timed(lambda: left @ right, device) for _ in range(4 * REPEATS)]
+    return 2 * side**3 / min(seconds)
+
+
+def timed(call: Any, device: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a call, with all that the device was to do before and in it."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    started = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - started
+
+
+def operations(encoder: Any, picture: Image.Image) -> float:  # noqa: ANN401
+    """Return the floating-point operations that encode a picture."""
+    with FlopCounterMode(display=False) as counter:
+        encoder.encode_images([picture])
+    return float(counter.get_total_flops())
+
+
+def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """Return all figures of a device."""
+    shape = checkpoints.L
+    shape = {**shape, "vision_cfg": {**shape["vision_cfg"], "layers": options.layers}}
+    name = f"longclip:{checkpoints.save_official(work / 'random-L.pt', shape)}"
+    encoder: Any = load_encoder(name, device=options.device)
+    chosen = place(options.device, needs="longclip")
+    rng, count = np.random.default_rng(0), options.pictures
+    pictures = [
+        Image.fromarray(rng.integers(0, 256, (224, 224, 3), np.uint8)) for _ in range(count)
+    ]
+    encoder.encode_images(pictures)
+    seconds = min(timed(lambda: encoder.encode_images(pictures), chosen.device) for _ in range(2))
+    exact = load_encoder(name, device="cpu").encode_images(pictures[:COMPARED])
+    cosines = (exact * encoder.encode_images(pictures[:COMPARED])).sum(axis=1)
+    return {
+        "device": torch.cuda.get_device_name() if chosen.device.type == "cuda" else "cpu",
+        "precision": str(chosen.dtype),
+        "layers": options.layers,
+        "pictures_a_second": count / seconds,
+        "operations_a_picture": (each := operations(encoder, pictures[0])),
+        "matrix_peak": (peak := matrix_peak(chosen.device, chosen.dtype)),
+        "share_of_peak": each * count / seconds / peak,
+        "parity": float(cosines.min()),
+        "ingest": rates(draw_all(work / "pictures", count), name, work / "kb", options.device),
+    }
+
+
+def main() -> None:
+    """Measure, print the targets, write the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--pictures", type=int, default=4096)
+    parser.add_argument("--layers", type=int, default=24, help="of the image tower")
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        figures = measure(options, Path(work))
+    bounds = {"share_of_peak": SHARE, "parity": PARITY}
+    targets = [
+        target(figures["device"], what, figures[what], bound, least=True)
+        for what, bound in bounds.items()
+    ]
+    ratio = figures["ingest"]["ratio"]
+    targets.append(target(figures["device"], "ingest / encoder alone", ratio, INGEST, least=True))
+    print(told(targets), figures, sep="\n")
+    if options.write:
+        write_result(
+            "device", figures | {"targets": targets}, packages=("torch", "open_clip_torch")
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
