@@ -79,8 +79,7 @@ class FactReader:
 
     def _row(self, entity: Entity) -> int | None:
         """Return the row of a unit that counts; None if the entity is none."""
-        query = "SELECT row FROM units WHERE id = ?"
-        (row,) = self.connection.execute(query, (entity.unit,)).fetchone() or (None,)
+        row = self.connection.value("SELECT row FROM units WHERE id = ?", (entity.unit,))
         return row if self.among is None or row in self.among else None
 
 

@@ -222,9 +222,7 @@ def update_relation_digest(connection: Connection, source: int) -> None:
     The source then counts as changed at the next ingest, which restores relations that were deleted
     with other units.
     """
-    (declared,) = connection.execute(
-        "SELECT declared FROM sources WHERE row = ?", (source,)
-    ).fetchone()
+    declared = connection.value("SELECT declared FROM sources WHERE row = ?", (source,))
     stored = relations.stored_digest(connection, source)
     connection.execute(
         "UPDATE sources SET declared = ? WHERE row = ?",

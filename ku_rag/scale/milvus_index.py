@@ -68,10 +68,8 @@ class MilvusIndex(VectorIndex):
         super().__init__(database, folder, kind, encoder, dim, try_lock=try_lock)
         base = database.meta("id")
         self._collection = MilvusCollection(address, f"ku_{base}_{kind}", dim)
-        (fingerprint,) = database.connection.execute(
-            "SELECT fingerprint FROM encoders WHERE row = ?", (encoder,)
-        ).fetchone()
-        self._identity = (base, fingerprint)
+        fingerprint = "SELECT fingerprint FROM encoders WHERE row = ?"
+        self._identity = (base, database.connection.value(fingerprint, (encoder,)))
         self._folder = folder
         self._runs_key = f"milvus:{kind}"
         self._strict = strict
@@ -302,8 +300,7 @@ class MilvusIndex(VectorIndex):
     @property
     def count(self) -> int:
         """Number of chunks or images of the base."""
-        statement = f"SELECT count(*) FROM {self.kind}s"
-        return int(self._database.connection.execute(statement).fetchone()[0])
+        return int(self._database.connection.value(f"SELECT count(*) FROM {self.kind}s"))
 
     def describe(self) -> dict[str, Any]:
         """See `VectorIndex.describe`; "problem" is why the collection cannot be used, or None."""

@@ -63,6 +63,11 @@ class Connection(apsw.Connection):
         """Return the values of a query with one column."""
         return [value for (value,) in self.execute(query, values)]
 
+    def value(self, query: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401
+        """Return the first value of the first row; None if there is no row."""
+        row = self.execute(query, values).fetchone()
+        return row[0] if row else None
+
 
 def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
     """Open a connection to a database file, verifying page checksums.
@@ -153,8 +158,10 @@ def prepare_file(connection: Connection) -> None:
 
 def has_checksums(connection: Connection) -> bool:
     """Return whether the pages of a file are as `prepare_file` makes them; 0.1.0 made others."""
-    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-    return (page_bytes, connection.reserve_bytes("main")) == (PAGE_BYTES, CHECKSUM_BYTES)
+    return (connection.value("PRAGMA page_size"), connection.reserve_bytes("main")) == (
+        PAGE_BYTES,
+        CHECKSUM_BYTES,
+    )
 
 
 def write_checksums(path: Path) -> None:
@@ -279,16 +286,14 @@ def fields(count: int) -> str:
 
 def last_row(connection: Connection, table: str) -> int:
     """The largest number that a row of a table ever had; numbers are never used twice."""
-    numbers = connection.column("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
-    return int(numbers[0]) if numbers else 0
+    return connection.value("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)) or 0
 
 
 def fetch_rows(connection: Connection, query: str, *values: object) -> Rows:
     """Return the distinct numbers that a query yields, ascending."""
     # One text is read several times faster than as many rows.
     select = f"WITH listed(row) AS ({query}) SELECT group_concat(row) FROM listed"
-    (text,) = connection.execute(select, values).fetchone()
-    return distinct(np.fromstring(text or "", np.int64, sep=","))
+    return distinct(np.fromstring(connection.value(select, values) or "", np.int64, sep=","))
 
 
 def distinct(rows: NDArray[np.int64]) -> Rows:

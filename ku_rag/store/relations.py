@@ -160,15 +160,15 @@ def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None
 
 def merge_entities(connection: Connection, unit: int, other: int) -> None:
     """Let the relations from and to a unit, `other`, start and end at another one."""
-    entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (other,)).fetchone()
+    entity = connection.value("SELECT row FROM entities WHERE unit = ?", (other,))
     if entity:
-        ends = _unit_entities(connection, {unit})[unit], entity[0]
+        ends = _unit_entities(connection, {unit})[unit], entity
         connection.execute("UPDATE relations SET head = ? WHERE head = ?", ends)
         # "renamed": targets still have the id or the name of the other unit.
         connection.execute(
             "UPDATE relations SET tail = ?, renamed = ? WHERE tail = ?", (ends[0], unit, ends[1])
         )
-        connection.execute("DELETE FROM entities WHERE row = ?", entity)
+        connection.execute("DELETE FROM entities WHERE row = ?", (entity,))
 
 
 def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]:
@@ -189,10 +189,10 @@ def release(connection: Connection, unit: int) -> list[int]:
 
 def drop_of_unit(connection: Connection, unit: int) -> list[int]:
     """Delete all relations from and to a unit; return their rows."""
-    entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
+    entity = connection.value("SELECT row FROM entities WHERE unit = ?", (unit,))
     if not entity:
         return []
-    gone = _drop(connection, "head = ?1 OR tail = ?1", entity[0])
+    gone = _drop(connection, "head = ?1 OR tail = ?1", entity)
     connection.execute("DELETE FROM entities WHERE unit = ?", (unit,))
     return [row for row, _ in gone]
 

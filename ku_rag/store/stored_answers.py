@@ -209,13 +209,12 @@ class StoredAnswers:
         base = self._base.connection
         with self._file.transaction() as connection:
             query = "SELECT sources FROM answers WHERE id = ?"
-            [sources] = connection.execute(query, (id,)).fetchone() or ["[]"]
-            states = dict(orjson.loads(sources))
+            states = dict(orjson.loads(connection.value(query, (id,)) or "[]"))
             if unit:
                 with explained(self._base.path), snapshot(base):
                     row = find_row(base, unit)
                     states |= _states(base, sources_of(base, row))
-                    [unit] = base.execute("SELECT id FROM units WHERE row = ?", (row,)).fetchone()
+                    unit = base.value("SELECT id FROM units WHERE row = ?", (row,))
             connection.execute(
                 "UPDATE answers SET verdict = ?, right_answer = ?, unit = ?, sources = ? "
                 "WHERE id = ?",

@@ -37,10 +37,7 @@ def encoder_row(connection: Connection, fingerprint: str, dim: int) -> int:
     connection.execute(
         "INSERT OR IGNORE INTO encoders (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim)
     )
-    (row,) = connection.execute(
-        "SELECT row FROM encoders WHERE fingerprint = ?", (fingerprint,)
-    ).fetchone()
-    return int(row)
+    return int(connection.value("SELECT row FROM encoders WHERE fingerprint = ?", (fingerprint,)))
 
 
 def put(

@@ -57,7 +57,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
             done = parquet_export.write(work, layout, out, settings={}, salvaged=True)
             count = "SELECT count(*) FROM {}"
             done.salvaged = {
-                name: {"saved": work.execute(count.format(name)).fetchone()[0], "lost": lost[name]}
+                name: {"saved": work.value(count.format(name)), "lost": lost[name]}
                 for name in _REPORTED
             }
         (out / _WORK).unlink()
@@ -140,7 +140,7 @@ def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple
             last = max(last, last_row(damaged, name))
     if table != "vectors":
         with suppress(apsw.Error):  # 0: numbers of this table are used again
-            last = last or damaged.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0
+            last = last or damaged.value(f"SELECT max(rowid) FROM {table}") or 0
         yield 1, last
         return
     for (encoder,) in work.execute("SELECT row FROM encoders").fetchall():
