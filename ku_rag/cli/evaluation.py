@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from copy import deepcopy
 from dataclasses import fields, replace
@@ -19,6 +19,7 @@ from ku_rag.cli.options import (
     GRAPH_SETTINGS,
     PATH,
     Command,
+    all_of,
     common,
     evidence_options,
     evidence_settings,
@@ -53,7 +54,7 @@ def _method_options(command: Command) -> Command:
     order = click.Choice(["breadth", "depth"])
     settings = click.Choice([*GRAPH_SETTINGS, "knowledgeable"])
     modelling = click.Choice(MODELLINGS)
-    options: list[Callable[[Command], Command]] = [
+    options = all_of(
         click.option("--order", type=order, default="breadth", help="Order of the graph search."),
         number_option("--paths", "Paths after which the graph search ends.", 5, 1, 100),
         number_option("--frames", "Maximum video frames in a graph search.", 8, 1, 100),
@@ -67,10 +68,8 @@ def _method_options(command: Command) -> Command:
             for step, (help, _) in _STEPS.items()
         ),
         click.option("-k", type=click.IntRange(1, 1000), help="Maximum units and chunks."),
-    ]
-    for option in options:
-        command = option(command)
-    return command
+    )
+    return options(command)
 
 
 def _take_options(options: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any]]:
