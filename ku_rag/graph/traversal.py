@@ -97,8 +97,7 @@ def levels_before(graph: Graph, end: Entity, direction: Direction = "out") -> It
     query = {"out": heads, "in": tails, "both": f"{heads} UNION {tails}"}[direction]
     reached = level = {end.row}
     while level:
-        rows = graph.connection.execute(query, (as_json(level),))
-        level = {row for (row,) in rows} - reached
+        level = {*graph.connection.column(query, (as_json(level),))} - reached
         reached = reached | level
         yield level
 

@@ -202,8 +202,8 @@ class MilvusIndex(VectorIndex):
         if run in (self._database.meta(self._runs_key) or ()):
             return True
         with closing(self._database.connect()) as newest:
-            rows = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
-            return any(run in json.loads(value) for (value,) in rows)
+            runs = newest.value("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
+            return run in json.loads(runs or "[]")
 
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
         """Bring the collection up to date; continue a call that was interrupted.

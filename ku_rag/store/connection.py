@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,9 @@ _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
 SLICE = 2048
 """So many rows go into one statement."""
 
+Parameters = Sequence[object] | Mapping[str, object]
+"""Values of the placeholders of a statement."""
+
 Rows = NDArray[np.int64]
 """Row numbers, ascending, each once."""
 
@@ -59,11 +62,11 @@ class Connection(apsw.Connection):
         def execute(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
             """Run statements; see `apsw.Connection.execute`."""
 
-    def column(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+    def column(self, query: str, values: Parameters = ()) -> list[Any]:
         """Return the values of a query with one column."""
         return [value for (value,) in self.execute(query, values)]
 
-    def value(self, query: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401
+    def value(self, query: str, values: Parameters = ()) -> Any:  # noqa: ANN401
         """Return the first value of the first row; None if there is no row."""
         row = self.execute(query, values).fetchone()
         return row[0] if row else None

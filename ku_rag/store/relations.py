@@ -113,7 +113,7 @@ def target_key(target: str) -> str:
 
 def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[str]) -> None:
     """Update the tails of all relations whose target has one of these unit ids or name keys."""
-    if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
+    if not connection.value("SELECT 1 FROM relations LIMIT 1"):
         return
     wanted = {*keys, *map(target_key, ids)}
     # In the order of their rows, for neighbours are in one page.
