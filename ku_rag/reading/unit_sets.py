@@ -119,13 +119,13 @@ class UnitSetReader:
         named = {kind: noun for kind, noun in own.items() if noun <= self._question.every}
         if not named and not self._thing:
             # "Yachts" are sailing yachts as well, and "mains" are main courses.
-            plural = {form for word in self._question.words for form in [*singulars(word)][1:]}
+            plural = {form: w for w in self._question.words for form in [*singulars(w)][1:]}
             heads = {kind: frozenset({stem(words(kind)[-1])}) for kind in own}
             named = {kind: head for kind, head in heads.items() if head <= self._question.every}
             named = named or {
-                kind: stems(" ".join(plural.intersection(words(kind))))
+                kind: frozenset(stem(plural[form]) for form in plural.keys() & {*words(kind)})
                 for kind in own
-                if plural.intersection(words(kind))
+                if plural.keys() & {*words(kind)}
             }
             named = named or {
                 kind: nouns & self._question.every

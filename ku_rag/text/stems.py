@@ -97,7 +97,7 @@ def every_stem(text: str) -> frozenset[str]:
 def singulars(text: str) -> Iterator[str]:
     """Yield a name or a value, and its possible singulars."""
     yield text
-    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
+    for ending, singular in (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", "")):
         if text.endswith(ending):
             yield text.removesuffix(ending) + singular
 

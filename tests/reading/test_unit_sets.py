@@ -350,3 +350,25 @@ def test_questions_of_a_shop(shop, question, answer):
 
 def test_without_stocks_nothing_is_in_stock(kb):
     assert kb.query(None, "Which lamps are in stock?").answer == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("List all shelves.", "Alpine, Baltic"),
+        ("How many knives are there?", "2"),
+        ("Which knives cost less than 20 euros?", "Paring"),
+    ],
+)
+def test_plurals_in_ves(tmp_path, question, answer):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(
+            Unit(name, id=name, kind=kind, metadata={"price": price})
+            for name, kind, price in (
+                ("Alpine", "shelf", "90 €"),
+                ("Baltic", "shelf", "70 €"),
+                ("Bread", "knife", "24 €"),
+                ("Paring", "knife", "12 €"),
+            )
+        )
+        assert kb.query(None, question).answer == answer
