@@ -239,10 +239,13 @@ class KuRag(System):
 
     def maintain(self) -> Calls:
         """See `System.maintain`."""
-        copies = self._folder / "copies"
-        return {
-            "snapshot, s": lambda _: self.kb.snapshot(copies / "snapshot"),
-            "export, s": lambda _: self.kb.export(copies / "export"),
+        folder = self._folder / "copies"
+        copies: Calls = {
+            "snapshot, s": lambda _: self.kb.snapshot(folder / "snapshot"),
+            "export, s": lambda _: self.kb.export(folder / "export"),
+        }
+        # Ten million units have 24 GB, and copies would need as much again.
+        return (copies if self._data.units <= LARGE else {}) | {
             "verify, s": lambda _: self.kb.verify(),
             "compact, s": lambda _: self.kb.compact(),
         }
