@@ -1192,7 +1192,9 @@ class KnowledgeBase:
         arguments.check(partial, "partial", bool)
         arguments.callback(progress, "progress")
         with local_copy(str(location)) as path, self._session.write() as writer:
-            is_new = not self._database.connection.value("SELECT 1 FROM units LIMIT 1")
+            is_new = not self._session.database.connection.execute(
+                "SELECT 1 FROM units LIMIT 1"
+            ).fetchone()
             if is_shard_set(path):
                 shards = ShardSet(path, writer, partial=partial)
                 report = writer.run(shards, progress=progress)

@@ -122,7 +122,7 @@ def discard(layout: Layout, there: Collection[Path]) -> None:
         closing(connect(layout.database)) as connection,
     ):
         connection.set_busy_timeout(0)
-        if connection.value("SELECT 1 FROM sources"):
+        if connection.execute("SELECT 1 FROM sources").fetchone():
             return
         connection.execute("PRAGMA journal_mode = DELETE")  # fails while others have it open
         for path in set(layout.root.iterdir()) - set(there):

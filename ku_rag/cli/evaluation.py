@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from copy import deepcopy
 from dataclasses import fields, replace
@@ -19,7 +19,6 @@ from ku_rag.cli.options import (
     GRAPH_SETTINGS,
     PATH,
     Command,
-    all_of,
     common,
     evidence_options,
     evidence_settings,
@@ -54,7 +53,7 @@ def _method_options(command: Command) -> Command:
     order = click.Choice(["breadth", "depth"])
     settings = click.Choice([*GRAPH_SETTINGS, "knowledgeable"])
     modelling = click.Choice(MODELLINGS)
-    options = all_of(
+    options: list[Callable[[Command], Command]] = [
         click.option("--order", type=order, default="breadth", help="Order of the graph search."),
         number_option("--paths", "Paths after which the graph search ends.", 5, 1, 100),
         number_option("--frames", "Maximum video frames in a graph search.", 8, 1, 100),
@@ -68,8 +67,10 @@ def _method_options(command: Command) -> Command:
             for step, (help, _) in _STEPS.items()
         ),
         click.option("-k", type=click.IntRange(1, 1000), help="Maximum units and chunks."),
-    )
-    return options(command)
+    ]
+    for option in options:
+        command = option(command)
+    return command
 
 
 def _take_options(options: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any]]:

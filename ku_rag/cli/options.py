@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from ku_rag.settings import Settings
 
 Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
-
-
-def all_of(*options: Decorator) -> Decorator:
-    """Combine options; help lists the last one first."""
-
-    def add(command: Command) -> Command:
-        for option in options:
-            command = option(command)
-        return command
-
-    return add
 
 
 class _NamedPath(click.Path):
@@ -58,7 +46,7 @@ _KB = "ku_rag.kb"
 _MODELS = "ku_rag.models"
 
 
-def _kept(key: str, *names: str, **settings: Any) -> Decorator:  # noqa: ANN401
+def _kept(key: str, *names: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401
     """An option whose value is kept in the context, for `open_base` and output."""
 
     def keep(context: click.Context, option: click.Parameter, value: object) -> None:
@@ -84,19 +72,20 @@ def general(command: Command) -> Command:
     items = "Items that a model encodes at once.  [default: measured]"
     size = click.IntRange(0, 65_536)
     endpoint = "The endpoint of an encoder such as openai:MODEL.  [default: OPENAI_BASE_URL]"
-    options = all_of(
+    for option in (
         _kept(_MODELS, "--batch-size", type=size, metavar="N", help=items),
         _kept(_MODELS, "--encoder-url", metavar="URL", help=endpoint),
         _kept(_MODELS, "--device", type=device, metavar="NAME", help=which),
         _kept(QUIET, "--quiet", "-q", is_flag=True, help="Print no progress and no remarks."),
         _kept(AS_JSON, "--json", is_flag=True, help="Print JSON on stdout."),
-    )
-    return options(command)
+    ):
+        command = option(command)
+    return command
 
 
 def number_option(
     name: str, help: str, default: int | None, least: int, most: int | None = None
-) -> Decorator:
+) -> Callable[[Command], Command]:
     """An option that takes a whole number from `least` to `most`."""
     has_default = default is not None
     kind = click.IntRange(least, most)
@@ -130,7 +119,7 @@ def _prompts(value: str) -> str:
     return value.removesuffix(folder) + str(Path(folder).absolute()) if folder else value
 
 
-def mllm_option(purpose: str) -> Decorator:
+def mllm_option(purpose: str) -> Callable[[Command], Command]:
     """The options of a multimodal model."""
     flag = {"is_flag": True, "flag_value": False, "default": None}
     seconds = {"type": click.FloatRange(0.1, 86_400), "metavar": "SECONDS"}
@@ -144,9 +133,13 @@ def mllm_option(purpose: str) -> Decorator:
         ("--mllm-url", "mllm_url", {"metavar": "URL"}, "Its endpoint.  [default: OPENAI_BASE_URL]"),
         ("--mllm", "mllm", {"metavar": "MODEL"}, f"The multimodal model that {purpose}."),
     ]
-    return all_of(
-        *(_kept(_MODELS, name, key, help=help, **kind) for name, key, kind, help in options)
-    )
+
+    def add(command: Command) -> Command:
+        for name, key, settings, help in options:
+            command = _kept(_MODELS, name, key, help=help, **settings)(command)
+        return command
+
+    return add
 
 
 def vision_options(command: Command) -> Command:
@@ -167,23 +160,20 @@ def judge_option(command: Command) -> Command:
 
 def evidence_options(command: Command) -> Command:
     """The options that set how an evidence graph is built; see `evidence_settings`."""
-    no: dict[str, Any] = {"flag_value": False, "default": True}
-    limits = (
+    steps = {
+        "table-mining": "Read no tables.",
+        "visual-evidence": "Ask no pictures.",
+        "image-matching": "Select no pictures by descriptions.",
+    }
+    for step, help in steps.items():
+        command = click.option(
+            f"--no-{step}", step.replace("-", "_"), flag_value=False, default=True, help=help
+        )(command)
+    help = (
         "Maximum k [5] nodes of a selection, passages [10], tables [3], or rounds t_max [3] of an "
         "evidence graph; image_distance [.25] or table_distance [.7] of titles; may be repeated."
     )
-    options = all_of(
-        click.option("--no-table-mining", "table_mining", help="Read no tables.", **no),
-        click.option("--no-visual-evidence", "visual_evidence", help="Ask no pictures.", **no),
-        click.option(
-            "--no-image-matching",
-            "image_matching",
-            help="Select no pictures by descriptions.",
-            **no,
-        ),
-        click.option("--evidence-limit", multiple=True, metavar="NAME=N", help=limits),
-    )
-    return options(command)
+    return click.option("--evidence-limit", multiple=True, metavar="NAME=N", help=help)(command)
 
 
 def _read_limits(options: dict[str, Any], key: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -213,10 +203,11 @@ def model_settings() -> Settings:
     """The settings of the base that --kb names, if it exists, and of the options for models."""
     from ku_rag.settings import Settings
 
-    return Settings.load(base_path() / "ku.toml", **model_options())
+    models = click.get_current_context().meta.get(_MODELS, {})
+    return Settings.load(base_path() / "ku.toml", **models)
 
 
-def _several(name: str, key: str, help: str, **settings: Any) -> Decorator:  # noqa: ANN401
+def _several(name: str, key: str, help: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401
     return click.option(name, key, multiple=True, help=f"{help}; may be repeated.", **settings)
 
 
@@ -251,6 +242,20 @@ def _check_conditions(
     return value
 
 
+def unit_options(command: Command) -> Command:
+    """The options that describe a unit, for `add` and `update`."""
+    for option in (
+        click.option("--metadata", callback=_json_object, metavar="JSON", help="A JSON object."),
+        _several("--text-file", "text_files", "A text file", type=PATH, callback=_read_texts),
+        _several("--text", "texts", "A text"),
+        IMAGES,
+        ALIASES,
+        click.option("--kind", help="entity, event, rule, topic …"),
+    ):
+        command = option(command)
+    return command
+
+
 def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, Any] | None:
     if value is None:
         return None
@@ -277,15 +282,6 @@ def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) 
     return texts
 
 
-unit_options = all_of(
-    click.option("--metadata", callback=_json_object, metavar="JSON", help="A JSON object."),
-    _several("--text-file", "text_files", "A text file", type=PATH, callback=_read_texts),
-    _several("--text", "texts", "A text"),
-    IMAGES,
-    ALIASES,
-    click.option("--kind", help="entity, event, rule, topic …"),
-)
-"""The options that describe a unit, for `add` and `update`."""
 _PLAN_LIMITS = {
     **{name: f"max_{name}" for name in ("rounds", "calls", "tokens", "seconds")},
     "texts": "k",
@@ -295,33 +291,41 @@ _PLAN_LIMITS = {
 """Names of limits on the command line, and the settings that they set."""
 
 
-plan_setting_options = all_of(
-    click.option(
-        "--plan-limit",
-        multiple=True,
-        metavar="NAME=N",
-        help="Maximum rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
-        "pictures [3] or text-tokens [800] of a search; may be repeated.",
-    ),
-    click.option(
-        "--actions",
-        metavar="LIST",
-        help=f"Actions that a plan may take, of {', '.join(ACTIONS)}.  [default: all]",
-    ),
-    click.option("--last-round", is_flag=True, help="Answer from the last search alone."),
-)
-"""The options that set how a plan is made; see `plan_settings`."""
-plan_options = all_of(
-    _several("--searcher", "searchers", "An installed searcher that a plan may ask"),
-    plan_setting_options,
-    click.option("--plan-file", type=PATH, help="Carry out the plan in a file, as edited."),
-    click.option(
-        "--plan",
-        type=click.Choice(MODELLINGS),
-        help="Search in rounds: reformulate and choose together, or one after the other.",
-    ),
-)
-"""The options that make a plan; see `plan_from`."""
+def plan_setting_options(command: Command) -> Command:
+    """The options that set how a plan is made; see `plan_settings`."""
+    for option in (
+        click.option(
+            "--plan-limit",
+            multiple=True,
+            metavar="NAME=N",
+            help="Maximum rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
+            "pictures [3] or text-tokens [800] of a search; may be repeated.",
+        ),
+        click.option(
+            "--actions",
+            metavar="LIST",
+            help=f"Actions that a plan may take, of {', '.join(ACTIONS)}.  [default: all]",
+        ),
+        click.option("--last-round", is_flag=True, help="Answer from the last search alone."),
+    ):
+        command = option(command)
+    return command
+
+
+def plan_options(command: Command) -> Command:
+    """The options that make a plan; see `plan_from`."""
+    for option in (
+        _several("--searcher", "searchers", "An installed searcher that a plan may ask"),
+        plan_setting_options,
+        click.option("--plan-file", type=PATH, help="Carry out the plan in a file, as edited."),
+        click.option(
+            "--plan",
+            type=click.Choice(MODELLINGS),
+            help="Search in rounds: reformulate and choose together, or one after the other.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def plan_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -348,7 +352,7 @@ def plan_from(options: dict[str, Any], strict: str | None) -> PlanSettings | Pla
     return PlanSettings(modelling or "sequential", **limits) if is_planned else None
 
 
-def output_option(name: str, file: str, help: str) -> Decorator:
+def output_option(name: str, file: str, help: str) -> Callable[[Command], Command]:
     """An option that names a file to write; the ending must be right."""
 
     def check(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:

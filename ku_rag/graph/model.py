@@ -310,7 +310,7 @@ class Graph:
         topic, caption = values.pop(TOPIC, None), values.pop(CAPTION, None)
         by_models = {key: values.pop(key) for key in [*values] if key.startswith(MACHINE_CAPTION)}
         videos = values.pop(VIDEOS) if isinstance(values.get(VIDEOS), list) else ()
-        files = self.connection.column(
+        files = self.connection.execute(
             "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
             "WHERE l.unit = ? ORDER BY l.source, l.position",
             (row,),
@@ -322,6 +322,6 @@ class Graph:
             caption=str(caption or ""),
             captions={k.removeprefix(MACHINE_CAPTION): str(t) for k, t in by_models.items()},
             text="\n\n".join(texts_of(self.connection, row)),
-            images=tuple(map(self.layout.image, files)),
+            images=tuple(self.layout.image(file) for (file,) in files),
             videos=tuple(videos),
         )

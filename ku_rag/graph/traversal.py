@@ -97,7 +97,8 @@ def levels_before(graph: Graph, end: Entity, direction: Direction = "out") -> It
     query = {"out": heads, "in": tails, "both": f"{heads} UNION {tails}"}[direction]
     reached = level = {end.row}
     while level:
-        level = {*graph.connection.column(query, (as_json(level),))} - reached
+        rows = graph.connection.execute(query, (as_json(level),))
+        level = {row for (row,) in rows} - reached
         reached = reached | level
         yield level
 

@@ -44,12 +44,13 @@ class FactReader:
 
     def values(self, key: str) -> list[str]:
         """Return the values that units have under a key of their metadata."""
-        return self.connection.column(
+        rows = self.connection.execute(
             "SELECT DISTINCT coalesce(f.value, f.key) FROM labels l "
             "JOIN facts f ON f.label = l.row "
             "WHERE l.label = ? AND l.origin = 'metadata' AND f.key != '' LIMIT ?",
             (key, _MOST_VALUES),
         )
+        return [value for (value,) in rows]
 
     def of_tables(self, entity: Entity) -> list[tuple[Step, list[str]]]:
         """Return the cells of the tables of a unit, each with the rest of its row."""
@@ -69,15 +70,17 @@ class FactReader:
 
     def kinds(self) -> list[str]:
         """Return the kinds of the units."""
-        return self.connection.column(
+        rows = self.connection.execute(
             "WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM units UNION ALL "
             "SELECT (SELECT min(u.kind) FROM units u WHERE u.kind > k.kind) FROM k "
             "WHERE k.kind IS NOT NULL) SELECT kind FROM k WHERE kind IS NOT NULL"
         )
+        return [kind for (kind,) in rows]
 
     def _row(self, entity: Entity) -> int | None:
         """Return the row of a unit that counts; None if the entity is none."""
-        row = self.connection.value("SELECT row FROM units WHERE id = ?", (entity.unit,))
+        query = "SELECT row FROM units WHERE id = ?"
+        (row,) = self.connection.execute(query, (entity.unit,)).fetchone() or (None,)
         return row if self.among is None or row in self.among else None
 
 

@@ -222,7 +222,9 @@ def update_relation_digest(connection: Connection, source: int) -> None:
     The source then counts as changed at the next ingest, which restores relations that were deleted
     with other units.
     """
-    declared = connection.value("SELECT declared FROM sources WHERE row = ?", (source,))
+    (declared,) = connection.execute(
+        "SELECT declared FROM sources WHERE row = ?", (source,)
+    ).fetchone()
     stored = relations.stored_digest(connection, source)
     connection.execute(
         "UPDATE sources SET declared = ? WHERE row = ?",

@@ -79,7 +79,9 @@ def add(
         )
     unit_id = unit.id or _new_id(database, unit.name)
     if candidate:
-        unit_id = database.connection.value("SELECT id FROM units WHERE row = ?", candidate[:1])
+        (unit_id,) = database.connection.execute(
+            "SELECT id FROM units WHERE row = ?", candidate[:1]
+        ).fetchone()
         source.origin = "join"
     report = pipeline.put(_identify(record, unit_id))
     return Added(
@@ -158,8 +160,8 @@ def update(
     if name is not None:
         arguments.name(name, "the name")
     uri = f"update:{unit_id}"
-    stored = connection.value("SELECT declared FROM sources WHERE uri = ?", (uri,))
-    before = Declaration.from_json(stored) if stored else Declaration(replaces=True)
+    stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
+    before = Declaration.from_json(stored[0]) if stored else Declaration(replaces=True)
     tables = () if texts is None else tuple(table_rows.of_unit(connection, row))
     own_texts = table_rows.without_rows(texts or (), tables)
     content = Source(uri, own_texts, tuple(images or ()), tables)
@@ -234,9 +236,9 @@ def sync(
             f"{folder} is {state}: syncing with it would delete everything that came from it; "
             "mount or correct it, or pass --yes if that is what you want"
         )
-    stored = database.connection.value(
+    (stored,) = database.connection.execute(
         "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", uris_below(folder)
-    )
+    ).fetchone()
     seen = SeenSources()
     if there and stored:
         with closing(read(folder, Parsing.of(settings, progress))) as items:

@@ -104,7 +104,7 @@ def delete_relations(
     """
     deleted = [Deleted(relations=tuple(rows))]
     for source in sorted(relations.drop(connection, rows)):
-        uri = connection.value("SELECT uri FROM sources WHERE row = ?", (source,))
+        (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
         if uri.startswith(single):
             deleted.append(delete_sources(connection, [source], keep_entities=True))
         else:

@@ -189,8 +189,8 @@ def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator
     """Yield the chunks that a model has not read, but for rows of tables and texts of no unit."""
     connection = database.connection
     for row in connection.column(_CHUNKS, (last, as_json(failed))):
-        text = connection.value("SELECT text FROM chunks WHERE row = ?", (row,))
-        if text is None:  # deleted meanwhile
+        texts = connection.execute("SELECT text FROM chunks WHERE row = ?", (row,)).fetchone()
+        if texts is None:  # deleted meanwhile
             continue
         units: dict[str, int] = {}
         for name, unit in connection.execute(
@@ -200,7 +200,7 @@ def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator
         ):
             units.setdefault(name, unit)
         if units:  # none where they were deleted meanwhile
-            yield _Passage(row, text, units)
+            yield _Passage(row, texts[0], units)
 
 
 def _check(passage: _Passage, proposed: Mapping[str, Any]) -> ExtractedFact | str:

@@ -65,8 +65,8 @@ def add_entity(pipeline: Pipeline, graph: Graph, entity: Unit, same_as: str | No
         existing = entity.id if unit_row(connection, entity.id) is not None else None
     unit_id = existing or entity.id or entity.name
     uri = f"{_ENTITY}{unit_id}"
-    stored = connection.value("SELECT declared FROM sources WHERE uri = ?", (uri,))
-    before = Declaration.from_json(stored) if stored else Declaration(match=False)
+    stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
+    before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
     name = before.name or entity.name
     names = dict.fromkeys((*(before.aliases or ()), entity.name, *entity.aliases))
     added = IngestReport()

@@ -91,7 +91,7 @@ def import_graph(
                 with pipeline.writer.change() as changed:
                     gone = deletion.delete_sources(changed, stale, keep_entities=True)
                     deleted = list(gone.units)
-            has_units = connection.value("SELECT 1 FROM units LIMIT 1") is not None
+            has_units = connection.execute("SELECT 1 FROM units LIMIT 1").fetchone() is not None
             stored = (entity for entity in entities if has_units and _is_known(connection, entity))
             left_out = {entity.source.uri for entity in stored}
             new = (entity for entity in entities if entity.source.uri not in left_out)
@@ -110,7 +110,10 @@ def _is_known(connection: Connection, entity: EntityRecord) -> bool:
     """
     unit, source = entity.unit, entity.source
     row = unit_row(connection, str(unit.id))
-    if row is None or connection.value("SELECT 1 FROM sources WHERE uri = ?", (source.uri,)):
+    if (
+        row is None
+        or connection.execute("SELECT 1 FROM sources WHERE uri = ?", (source.uri,)).fetchone()
+    ):
         return False
     _, name, kind, aliases, metadata, match = fields_of(connection, row)
     stated = connection.execute(

@@ -225,8 +225,8 @@ class Pipeline:
 
     def _read_items(self, items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
         """Yield items, records with the text of their scanned pages."""
-        connection = self._database.connection
-        has_words = self._recogniser() or connection.value("SELECT 1 FROM image_words LIMIT 1")
+        stored = "SELECT 1 FROM image_words LIMIT 1"
+        has_words = self._recogniser() or self._database.connection.execute(stored).fetchone()
         for count, item in enumerate(items, 1):
             if progress:
                 progress(count)
@@ -260,7 +260,7 @@ class Pipeline:
             new = reader.read_file(data) if reader and reader.fingerprint != model else None
         except (BudgetSpent, ModelFailed) as error:
             fault = f"it was not transcribed: {error}"
-        if new and connection.value("SELECT 1 FROM images WHERE hash = ?", (digest,)):
+        if new and connection.execute("SELECT 1 FROM images WHERE hash = ?", (digest,)).fetchone():
             with self._database.change():
                 content_rows.put_words(connection, digest, *new)
         if not (printed := new or printed):

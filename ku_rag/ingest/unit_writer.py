@@ -65,8 +65,10 @@ class UnitWriter:
         connection = self._database.connection
         files = {}
         for picture in pictures:
-            stored = connection.value("SELECT file FROM images WHERE hash = ?", (picture.digest,))
-            file = stored or self._file(picture)
+            stored = connection.execute(
+                "SELECT file FROM images WHERE hash = ?", (picture.digest,)
+            ).fetchone()
+            file = stored[0] if stored else self._file(picture)
             if not Path(file).is_absolute():
                 files[self._layout.image(file)] = picture.data
         return list(files.items())
@@ -190,15 +192,17 @@ class UnitWriter:
 
     def _image_row(self, connection: Connection, picture: PreparedPicture) -> int:
         """Return the row of a picture, inserted with its vector if it is new."""
-        row = connection.value("SELECT row FROM images WHERE hash = ?", (picture.digest,))
-        if row:
-            return int(row)
+        stored = connection.execute(
+            "SELECT row FROM images WHERE hash = ?", (picture.digest,)
+        ).fetchone()
+        if stored:
+            return int(stored[0])
         file = self._file(picture)
-        row = connection.value(
+        (row,) = connection.execute(
             "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
             "RETURNING row",
             (picture.digest, file, picture.width, picture.height, len(picture.data)),
-        )
+        ).fetchone()
         vector = np.asarray(picture.vector, np.float32)
         vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
         if picture.printed:

@@ -139,7 +139,7 @@ def _derive(connection: Connection, progress: Progress | None) -> None:
     units = connection.execute("SELECT id, row FROM units ORDER BY row").fetchall()
     for at in range(0, len(units), SLICE):
         assembly.update_units(connection, dict(units[at : at + SLICE]))
-    last = connection.value("SELECT coalesce(max(row), 0) FROM chunks")
+    (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
     for first in range(0, last + 1, SLICE):
         rows = connection.execute(
             "SELECT c.row, s.unit, c.text FROM chunks c JOIN sources s ON s.row = c.source "

@@ -194,7 +194,8 @@ class FactTable:
     def are_plain(self, units: Rows) -> bool:
         """Return whether none of some units declares a kind."""
         query = "SELECT 1 FROM carray(?) w JOIN units u ON u.row = w.value WHERE u.kind != ?"
-        return not (len(units) and self.connection.value(query, (array_of(units), ANY_KIND)))
+        parameters = (array_of(units), ANY_KIND) if len(units) else None
+        return parameters is None or self.connection.execute(query, parameters).fetchone() is None
 
     def with_stocks(self, question: str) -> str:
         """Return a question for what is "sold out" as one for what is "not stocked"."""

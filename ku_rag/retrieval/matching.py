@@ -208,7 +208,7 @@ def _fitting(
         return {}
     weights: dict[str, float] = {}
     holders: dict[str, set[int]] = {}
-    total = connection.value("SELECT count(*) FROM units")
+    total = connection.execute("SELECT count(*) FROM units").fetchone()[0]
     for beginning, whole in clue:
         everywhere = keywords.count_units_with(connection, whole, whole=True) if whole else 0
         is_word = everywhere > 0

@@ -68,8 +68,10 @@ class MilvusIndex(VectorIndex):
         super().__init__(database, folder, kind, encoder, dim, try_lock=try_lock)
         base = database.meta("id")
         self._collection = MilvusCollection(address, f"ku_{base}_{kind}", dim)
-        fingerprint = "SELECT fingerprint FROM encoders WHERE row = ?"
-        self._identity = (base, database.connection.value(fingerprint, (encoder,)))
+        (fingerprint,) = database.connection.execute(
+            "SELECT fingerprint FROM encoders WHERE row = ?", (encoder,)
+        ).fetchone()
+        self._identity = (base, fingerprint)
         self._folder = folder
         self._runs_key = f"milvus:{kind}"
         self._strict = strict
@@ -202,8 +204,8 @@ class MilvusIndex(VectorIndex):
         if run in (self._database.meta(self._runs_key) or ()):
             return True
         with closing(self._database.connect()) as newest:
-            runs = newest.value("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
-            return run in json.loads(runs or "[]")
+            rows = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
+            return any(run in json.loads(value) for (value,) in rows)
 
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
         """Bring the collection up to date; continue a call that was interrupted.
@@ -300,7 +302,8 @@ class MilvusIndex(VectorIndex):
     @property
     def count(self) -> int:
         """Number of chunks or images of the base."""
-        return int(self._database.connection.value(f"SELECT count(*) FROM {self.kind}s"))
+        statement = f"SELECT count(*) FROM {self.kind}s"
+        return int(self._database.connection.execute(statement).fetchone()[0])
 
     def describe(self) -> dict[str, Any]:
         """See `VectorIndex.describe`; "problem" is why the collection cannot be used, or None."""

@@ -99,7 +99,8 @@ class JobStore(SideDatabase):
             with uploads.new_folder(self._folder) as folder:
                 job = Job(id, folder.name, uploads.write_files(folder, files))
                 with self.transaction() as connection:
-                    count = connection.value("SELECT count(*) FROM jobs WHERE ended IS NULL")
+                    waiting = "SELECT count(*) FROM jobs WHERE ended IS NULL"
+                    [count] = connection.execute(waiting).fetchone()
                     earlier = _select(connection, "id = ?", id)
                     if earlier is None and count >= _MAX_WAITING:
                         raise HTTPException(429, f"{count} ingests are waiting: try again later")

@@ -80,7 +80,7 @@ class KeyStore(SideDatabase):
         expires = None if days is None else now + days * _DAY_S
         row = (name, _hash(secret), role, json.dumps([*bases]), now, expires, None)
         with self.transaction() as connection:
-            if connection.value("SELECT 1 FROM keys WHERE name = ?", (name,)):
+            if connection.execute("SELECT 1 FROM keys WHERE name = ?", (name,)).fetchone():
                 raise BadInput(f"there is a key {name!r}: revoke it first, or use another name")
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return secret

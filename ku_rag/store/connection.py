@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,6 @@ _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
 SLICE = 2048
 """So many rows go into one statement."""
 
-Parameters = Sequence[object] | Mapping[str, object]
-"""Values of the placeholders of a statement."""
-
 Rows = NDArray[np.int64]
 """Row numbers, ascending, each once."""
 
@@ -62,14 +59,9 @@ class Connection(apsw.Connection):
         def execute(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
             """Run statements; see `apsw.Connection.execute`."""
 
-    def column(self, query: str, values: Parameters = ()) -> list[Any]:
+    def column(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         """Return the values of a query with one column."""
         return [value for (value,) in self.execute(query, values)]
-
-    def value(self, query: str, values: Parameters = ()) -> Any:  # noqa: ANN401
-        """Return the first value of the first row; None if there is no row."""
-        row = self.execute(query, values).fetchone()
-        return row[0] if row else None
 
 
 def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
@@ -161,10 +153,8 @@ def prepare_file(connection: Connection) -> None:
 
 def has_checksums(connection: Connection) -> bool:
     """Return whether the pages of a file are as `prepare_file` makes them; 0.1.0 made others."""
-    return (connection.value("PRAGMA page_size"), connection.reserve_bytes("main")) == (
-        PAGE_BYTES,
-        CHECKSUM_BYTES,
-    )
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    return (page_bytes, connection.reserve_bytes("main")) == (PAGE_BYTES, CHECKSUM_BYTES)
 
 
 def write_checksums(path: Path) -> None:
@@ -289,14 +279,16 @@ def fields(count: int) -> str:
 
 def last_row(connection: Connection, table: str) -> int:
     """The largest number that a row of a table ever had; numbers are never used twice."""
-    return connection.value("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)) or 0
+    numbers = connection.column("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+    return int(numbers[0]) if numbers else 0
 
 
 def fetch_rows(connection: Connection, query: str, *values: object) -> Rows:
     """Return the distinct numbers that a query yields, ascending."""
     # One text is read several times faster than as many rows.
     select = f"WITH listed(row) AS ({query}) SELECT group_concat(row) FROM listed"
-    return distinct(np.fromstring(connection.value(select, values) or "", np.int64, sep=","))
+    (text,) = connection.execute(select, values).fetchone()
+    return distinct(np.fromstring(text or "", np.int64, sep=","))
 
 
 def distinct(rows: NDArray[np.int64]) -> Rows:

@@ -209,9 +209,9 @@ class Database:
 
     def meta(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON was put there
         """Return the JSON value stored under `key`, or None; `Corrupt` if it is not JSON."""
-        value = self.connection.value("SELECT value FROM meta WHERE key = ?", (key,))
+        row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         try:
-            return None if value is None else json.loads(value)
+            return json.loads(row[0]) if row else None
         except (TypeError, ValueError) as error:
             raise Corrupt(
                 f"{self.path} holds something under {key!r} that is no JSON: "

@@ -155,7 +155,7 @@ def add_extracted(connection: Connection, model: str, facts: Iterable[ExtractedF
     new = [
         fact
         for fact in facts
-        if not connection.value(
+        if not connection.execute(
             "SELECT 1 FROM facts f JOIN labels l ON l.row = f.label "
             "WHERE f.unit = ? AND l.key = ? AND f.key = ? AND l.origin = ?",
             (
@@ -164,7 +164,7 @@ def add_extracted(connection: Connection, model: str, facts: Iterable[ExtractedF
                 value_key(fact.statement.value or ""),
                 EXTRACTED + model,
             ),
-        )
+        ).fetchone()
     ]
     rows = [_Row(fact.unit, None, fact.statement, fact.chunk) for fact in dict.fromkeys(new)]
     _insert(connection, EXTRACTED + model, rows)

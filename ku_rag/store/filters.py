@@ -113,12 +113,12 @@ class Condition:
         if self.of_any_origin or self.operator == "!=":
             return _RARE
         met, values = self.is_met()
-        count: int = connection.value(
+        (count,) = connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM facts f WHERE f.label IN "
             f"(SELECT value FROM json_each(?)) AND ({met}) LIMIT {_RARE})",
             (self.labels(connection), *values),
-        )
-        return count
+        ).fetchone()
+        return int(count)
 
     def exists(self, connection: Connection) -> _Test:
         """Return the condition on a unit `w.value`, in SQL."""

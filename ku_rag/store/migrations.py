@@ -87,7 +87,7 @@ def _convert(connection: Connection) -> None:
     _add_functions(connection)
     sequences = connection.execute("SELECT * FROM sqlite_sequence").fetchall()
     indexes = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql NOT NULL"
-    for index in connection.column(indexes):
+    for (index,) in connection.execute(indexes).fetchall():
         connection.execute(f"DROP INDEX {index}")
     connection.execute("DROP TABLE IF EXISTS word_places; DROP TABLE words")
     tables = _tables(connection, "main")

@@ -113,7 +113,7 @@ def target_key(target: str) -> str:
 
 def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[str]) -> None:
     """Update the tails of all relations whose target has one of these unit ids or name keys."""
-    if not connection.value("SELECT 1 FROM relations LIMIT 1"):
+    if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
     wanted = {*keys, *map(target_key, ids)}
     # In the order of their rows, for neighbours are in one page.
@@ -160,15 +160,15 @@ def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None
 
 def merge_entities(connection: Connection, unit: int, other: int) -> None:
     """Let the relations from and to a unit, `other`, start and end at another one."""
-    entity = connection.value("SELECT row FROM entities WHERE unit = ?", (other,))
+    entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (other,)).fetchone()
     if entity:
-        ends = _unit_entities(connection, {unit})[unit], entity
+        ends = _unit_entities(connection, {unit})[unit], entity[0]
         connection.execute("UPDATE relations SET head = ? WHERE head = ?", ends)
         # "renamed": targets still have the id or the name of the other unit.
         connection.execute(
             "UPDATE relations SET tail = ?, renamed = ? WHERE tail = ?", (ends[0], unit, ends[1])
         )
-        connection.execute("DELETE FROM entities WHERE row = ?", (entity,))
+        connection.execute("DELETE FROM entities WHERE row = ?", entity)
 
 
 def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]:
@@ -189,10 +189,10 @@ def release(connection: Connection, unit: int) -> list[int]:
 
 def drop_of_unit(connection: Connection, unit: int) -> list[int]:
     """Delete all relations from and to a unit; return their rows."""
-    entity = connection.value("SELECT row FROM entities WHERE unit = ?", (unit,))
+    entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
     if not entity:
         return []
-    gone = _drop(connection, "head = ?1 OR tail = ?1", entity)
+    gone = _drop(connection, "head = ?1 OR tail = ?1", entity[0])
     connection.execute("DELETE FROM entities WHERE unit = ?", (unit,))
     return [row for row, _ in gone]
 

@@ -316,7 +316,7 @@ def is_outdated(connection: Connection) -> bool:
 
 def is_stale(connection: Connection) -> bool:
     """Return whether derived rows (names, lists, keywords, ends of relations) are out of date."""
-    return connection.value("SELECT 1 FROM meta WHERE key = 'stale'") is not None
+    return bool(connection.execute("SELECT 1 FROM meta WHERE key = 'stale'").fetchone())
 
 
 def has_facts(connection: Connection) -> bool:

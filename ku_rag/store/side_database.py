@@ -75,7 +75,7 @@ class SideDatabase:
         if self._connection is None or not self.file.exists():  # the folder may be deleted
             writes = not self._read_only
             connection = connect(self.file, create=writes, read_only=self._read_only)
-            if writes and not connection.value("SELECT 1 FROM sqlite_master"):
+            if writes and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 prepare_file(connection)
                 connection.execute(f"BEGIN IMMEDIATE; {self._schema}; COMMIT")
             self._connection = connection

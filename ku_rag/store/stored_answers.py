@@ -180,8 +180,8 @@ class StoredAnswers:
             data = orjson.loads(row[-2])
             query = "SELECT file FROM images WHERE row = ?"
             for unit in data["units"]:
-                file = self._base.connection.value(query, (unit["image"],))
-                unit["image"] = file and str(self._layout.image(file))
+                files = self._base.connection.execute(query, (unit["image"],)).fetchall()
+                unit["image"] = str(self._layout.image(*files[0])) if files else None
             return replace(StoredAnswer(*row[:-2]), data=data, picture=row[-1])
         raise NotFound(f"there is no stored answer {id[:40]!r}: it or what it rests on was deleted")
 
@@ -209,12 +209,13 @@ class StoredAnswers:
         base = self._base.connection
         with self._file.transaction() as connection:
             query = "SELECT sources FROM answers WHERE id = ?"
-            states = dict(orjson.loads(connection.value(query, (id,)) or "[]"))
+            [sources] = connection.execute(query, (id,)).fetchone() or ["[]"]
+            states = dict(orjson.loads(sources))
             if unit:
                 with explained(self._base.path), snapshot(base):
                     row = find_row(base, unit)
                     states |= _states(base, sources_of(base, row))
-                    unit = base.value("SELECT id FROM units WHERE row = ?", (row,))
+                    [unit] = base.execute("SELECT id FROM units WHERE row = ?", (row,)).fetchone()
             connection.execute(
                 "UPDATE answers SET verdict = ?, right_answer = ?, unit = ?, sources = ? "
                 "WHERE id = ?",
@@ -359,7 +360,7 @@ def _states_of_answer(connection: Connection, answer: Answer, digest: str) -> di
     counts = f"{listed} SELECT (SELECT count(*) FROM used), (SELECT count(*) FROM matched)"
     if connection.execute(counts, values).fetchone() != (len(chunks), len(units)):
         raise Mismatch("what the answer rests on was deleted meanwhile: ask again")
-    sources = connection.column(
+    rows = connection.execute(
         f"{listed} SELECT source FROM used UNION SELECT row FROM sources WHERE unit IN ("
         "SELECT row FROM matched UNION SELECT unit FROM names JOIN named USING (key) "
         "UNION SELECT unit FROM entities JOIN named USING (key)) "
@@ -368,4 +369,4 @@ def _states_of_answer(connection: Connection, answer: Answer, digest: str) -> di
         "UNION SELECT source FROM unit_images JOIN images i ON i.row = image WHERE hash = :digest",
         values | {"digest": digest},
     )
-    return _states(connection, sources)
+    return _states(connection, (row for (row,) in rows))

@@ -77,22 +77,23 @@ def note_replaced(connection: Connection) -> None:
 
 def texts_replaced(connection: Connection) -> int:
     """Return how often texts were indexed again."""
-    return int(connection.value("SELECT value FROM meta WHERE key = ?", (_REPLACED,)) or 0)
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_REPLACED,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def totals(connection: Connection) -> tuple[int, int]:
     """Return the number of texts, and of all their terms."""
-    record = connection.value("SELECT block FROM words_data WHERE id = 1")
+    (record,) = connection.execute("SELECT block FROM words_data WHERE id = 1").fetchone()
     numbers = _varints(record or b"\0\0")  # the row in which FTS5 keeps both
     return int(numbers[0]), int(numbers[1])
 
 
 def _lengths_of(connection: Connection, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    sizes = connection.value(
+    (sizes,) = connection.execute(
         "SELECT group_concat(hex(d.sz), '') FROM carray(?) r "
         "CROSS JOIN words_docsize d ON d.id = r.value",
         (array_of(rows),),
-    )
+    ).fetchone()
     return _varints(bytes.fromhex(sizes)).astype(float)
 
 

@@ -98,13 +98,13 @@ def pictures_read(connection: Connection) -> dict[str, int]:
 def picture_bytes(connection: Connection) -> int:
     """The size of the pictures that are copies in images/, in bytes."""
     own = "SELECT coalesce(sum(bytes), 0) FROM images WHERE file GLOB '[0-9a-f][0-9a-f]/*'"
-    return int(connection.value(own))
+    return int(connection.execute(own).fetchone()[0])
 
 
 def unit_row(connection: Connection, unit_id: str) -> int | None:
     """The row of a unit, or None."""
-    row: int | None = connection.value("SELECT row FROM units WHERE id = ?", (unit_id,))
-    return row
+    row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
+    return row and int(row[0])
 
 
 def known_row(connection: Connection, unit_id: str) -> int:
@@ -295,20 +295,20 @@ def picture(connection: Connection, layout: Layout, row: int) -> Image:
 
 def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:
     """Return the file of a stored picture by its hash; `NotFound` if there is none."""
-    file = connection.value("SELECT file FROM images WHERE hash = ?", (digest,))
-    if file is None:
+    row = connection.execute("SELECT file FROM images WHERE hash = ?", (digest,)).fetchone()
+    if row is None:
         raise NotFound(f"there is no picture {digest[:80]!r}: `ku show` lists those of a unit")
-    return layout.image(file)
+    return layout.image(row[0])
 
 
 def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
     """Return the hash of a stored picture by its file; `NotFound` if it is none of the base."""
     inside = file.is_relative_to(layout.images)
     stored = str(file.relative_to(layout.images) if inside else file)
-    digest = connection.value("SELECT hash FROM images WHERE file = ?", (stored,))
-    if digest is None:
+    row = connection.execute("SELECT hash FROM images WHERE file = ?", (stored,)).fetchone()
+    if row is None:
         raise NotFound(f"{file.name} is no picture of the knowledge base: `ku show` lists them")
-    return str(digest)
+    return str(row[0])
 
 
 def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:

@@ -37,7 +37,10 @@ def encoder_row(connection: Connection, fingerprint: str, dim: int) -> int:
     connection.execute(
         "INSERT OR IGNORE INTO encoders (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim)
     )
-    return int(connection.value("SELECT row FROM encoders WHERE fingerprint = ?", (fingerprint,)))
+    (row,) = connection.execute(
+        "SELECT row FROM encoders WHERE fingerprint = ?", (fingerprint,)
+    ).fetchone()
+    return int(row)
 
 
 def put(

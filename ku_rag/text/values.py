@@ -38,22 +38,26 @@ _IN_WORDS = (
     rf"(?i:\b(?:(?:{_TENS})(?:-(?:one|{_ONES}))?|{_TEENS}|{_ONES}))(?:(?: hundred| thousand)\b)?"
 )
 _UNITS = {
-    "length": "mm|cm|m|km|millimetres?|centimetres?|metres?|kilometres?|millimeters?|centimeters?|"
-    "meters?|kilometers?|inch(?:es)?|in|ft|feet|foot|miles?|mi|yards?",
-    "area": "km2|km²|m2|m²|ha|hectares?|acres?|square kilometres?|square kilometers?|square miles?|"
-    "square metres?|square meters?",
-    "mass": "mg|g|kg|t|grams?|kilograms?|tons?|tonnes?|pounds?|lb|ounces?|oz",
-    "time": "years?|months?|weeks?|days?|hours?|minutes?|seconds?|h|min|s",
-    "temperature": "°C|°F|degrees?",
-    "speed": "km/h|mph|knots?|m/s|rpm",
-    "money": "euros?|dollars?|pounds?|cents?|€|£|USD|EUR",
-    "volume": "ml|cl|l|litres?|liters?|gallons?|pints?",
+    "length": "mm cm m km millimetres? centimetres? metres? kilometres? millimeters? centimeters? "
+    "meters? kilometers? inch(?:es)? in ft feet foot miles? mi yards?",
+    "area": "km2 km² m2 m² ha hectares? acres? square kilometres? square kilometers? square miles? "
+    "square metres? square meters?",
+    "mass": "mg g kg t grams? kilograms? tons? tonnes? pounds? lb ounces? oz",
+    "time": "years? months? weeks? days? hours? minutes? seconds? h min s",
+    "temperature": "°C °F degrees?",
+    "speed": "km/h mph knots? m/s rpm",
+    "money": "euros? dollars? pounds? cents? € £ USD EUR",
+    "volume": "ml cl l litres? liters? gallons? pints?",
 }
 _ONE = rf"(?:(?<![\w.$€£]){_NUMBER}|{_IN_WORDS})"
 _RANGE = rf"(?:between {_ONE} and |{_ONE} ?(?:to|or|-|–) ?)?{_ONE}"
-_SUM = rf"|[$€£] ?{_NUMBER}"
 _AMOUNTS = {
-    kind: re.compile(rf"{_RANGE}[ -]?(?:{units})(?!\w){_SUM if kind == 'money' else ''}")
+    kind: re.compile(
+        rf"{_RANGE}[ -]?(?:"
+        + "|".join(re.sub(r"(square) ", r"\1_", units).replace("_", "~").split()).replace("~", " ")
+        + r")(?!\w)"
+        + (rf"|[$€£] ?{_NUMBER}" if kind == "money" else "")
+    )
     for kind, units in _UNITS.items()
 }
 _COUNT = re.compile(rf"(?<!-){_RANGE}(?![\w%°-])")
@@ -272,15 +276,18 @@ def _date(value: str, leading: float | None = None) -> Quantity:
         return Quantity(leading)
     part = {name.rstrip("234"): text for name, text in match.groupdict().items() if text}
     month = _MONTHS[part["name"].lower()] if "name" in part else int(part["month"])
-    year = int(part["year"])
     try:
-        first, last = 1, monthrange(year, month)[1]
-        if "day" in part:
-            first = last = int(part["day"])
-        start, end = (date(year, month, day).toordinal() for day in (first, last))
+        last = monthrange(int(part["year"]), month)[1]
+        days = int(part["day"]), int(part["day"])
+    except KeyError:
+        days = 1, last
     except ValueError:
         return Quantity(leading)
-    return Quantity(float(year), "date", float(start), float(end))
+    try:
+        first, upper = (date(int(part["year"]), month, day).toordinal() for day in days)
+    except ValueError:
+        return Quantity(leading)
+    return Quantity(float(part["year"]), "date", float(first), float(upper))
 
 
 @lru_cache(4096)

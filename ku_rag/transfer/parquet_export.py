@@ -137,7 +137,7 @@ def write(
     manifest = {
         "format": tables.FORMAT,
         "ku_rag": ku_rag.__version__,
-        "schema": connection.value("PRAGMA user_version"),
+        "schema": connection.execute("PRAGMA user_version").fetchone()[0],
         "salvaged": salvaged,
         **made_with,
         "settings": dict(settings),

@@ -57,7 +57,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
             done = parquet_export.write(work, layout, out, settings={}, salvaged=True)
             count = "SELECT count(*) FROM {}"
             done.salvaged = {
-                name: {"saved": work.value(count.format(name)), "lost": lost[name]}
+                name: {"saved": work.execute(count.format(name)).fetchone()[0], "lost": lost[name]}
                 for name in _REPORTED
             }
         (out / _WORK).unlink()
@@ -83,7 +83,7 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
                 work.execute("REPLACE INTO meta VALUES (?, ?)", row)
         lost = {table: _copy_table(damaged, work, table) for table in _TABLES}
         _restore_names(damaged, work)
-    if not work.value("SELECT 1 FROM sources"):
+    if not work.execute("SELECT 1 FROM sources").fetchone():
         raise _unreadable(path, "no source can be read")
     for statement in (
         "DELETE FROM sources WHERE unit NOT IN (SELECT row FROM units)",
@@ -105,8 +105,8 @@ def _copy_table(damaged: Connection, work: Connection, table: str) -> _Ranges:
     """Copy the readable rows of a table; return the ranges of row numbers that are lost."""
     lost: _Ranges = []
     columns = f"SELECT name FROM pragma_table_xinfo('{table}')"
-    there = damaged.column(columns)
-    names = [name for name in work.column(columns.replace("xinfo", "info")) if name in there]
+    there = set(damaged.execute(columns))
+    names = [name for (name,) in work.execute(columns.replace("xinfo", "info")) if (name,) in there]
     if not names:  # an earlier version had no such table
         return lost
     insert = f"REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
@@ -140,10 +140,10 @@ def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple
             last = max(last, last_row(damaged, name))
     if table != "vectors":
         with suppress(apsw.Error):  # 0: numbers of this table are used again
-            last = last or damaged.value(f"SELECT max(rowid) FROM {table}") or 0
+            last = last or damaged.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0
         yield 1, last
         return
-    for encoder in work.column("SELECT row FROM encoders"):
+    for (encoder,) in work.execute("SELECT row FROM encoders").fetchall():
         for kind in KINDS:
             yield place(kind, encoder, 1), place(kind, encoder, last)
 
