@@ -153,9 +153,10 @@ def measure(system: str, shape: str, units: int, parent: Path | None) -> Figures
             command = ["benchmarks.scale", "--stage", name, system, shape, units, folder]
             run = run_stage(command, VARIABLES)
             if "failed" in run:
-                # What was measured before is kept: a build may have taken hours.
-                print(f"{name} of {system}, {shape}, {units:,}: {run['failed']}", file=sys.stderr)
-                break
+                raise SystemExit(
+                    f"{name} of {system}, {shape}, {units:,}: {run['failed']}\n"
+                    f"measured before: {json.dumps(figures)}"
+                )
             figures |= run
     return figures
 

@@ -244,7 +244,7 @@ class KuRag(System):
             "snapshot, s": lambda _: self.kb.snapshot(folder / "snapshot"),
             "export, s": lambda _: self.kb.export(folder / "export"),
         }
-        # Ten million units have 24 GB, and copies would need as much again.
+        # Copies of more units need too much disk: ten million have 24 GB.
         return (copies if self._data.units <= LARGE else {}) | {
             "verify, s": lambda _: self.kb.verify(),
             "compact, s": lambda _: self.kb.compact(),

@@ -119,14 +119,16 @@ class UnitSetReader:
         named = {kind: noun for kind, noun in own.items() if noun <= self._question.every}
         if not named and not self._thing:
             # "Yachts" are sailing yachts as well, and "mains" are main courses.
-            plural = {form: w for w in self._question.words for form in [*singulars(w)][1:]}
+            plural = {
+                form: word for word in self._question.words for form in [*singulars(word)][1:]
+            }
             heads = {kind: frozenset({stem(words(kind)[-1])}) for kind in own}
             named = {kind: head for kind, head in heads.items() if head <= self._question.every}
-            named = named or {
-                kind: frozenset(stem(plural[form]) for form in plural.keys() & {*words(kind)})
+            spoken = {
+                kind: frozenset(stem(plural[word]) for word in words(kind) if word in plural)
                 for kind in own
-                if plural.keys() & {*words(kind)}
             }
+            named = named or {kind: nouns for kind, nouns in spoken.items() if nouns}
             named = named or {
                 kind: nouns & self._question.every
                 for nouns, members in HYPONYMS
