@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,6 +20,13 @@ from hypothesis import settings
 from PIL import Image
 
 from ku_rag import KnowledgeBase, cli
+
+with contextlib.suppress(ImportError):
+    # pymilvus closes all handlers of `logging` when it is imported, and that of absl, which
+    # rouge-score imports, would close the sys.stderr that pytest captures.
+    from absl.logging import get_absl_handler
+
+    get_absl_handler().python_handler.setStream(sys.__stderr__)
 
 settings.register_profile("few", deadline=None, max_examples=10, stateful_step_count=20)
 settings.register_profile("many", deadline=None, max_examples=200, stateful_step_count=50)

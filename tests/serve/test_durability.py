@@ -160,15 +160,16 @@ def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_pat
 
 
 def test_sigterm_interrupts_an_ingest_that_the_next_server_continues(servers, base):
-    count = 24_000  # three batches
+    count = 32_000  # four batches
     records = [{"id": f"{number}", "name": f"Lamp {number}", "text": "It is red."}
                for number in range(count)]  # fmt: skip
     lines = "".join(json.dumps(record) + "\n" for record in records)
     process, port = servers.start(base)
     location = upload(port, ("lamps.jsonl", lines.encode()))
+    wait_for(port, location, "running")
     with KnowledgeBase.open(base, read_only=True) as kb:
-        while kb.stats().counts["units"] == 2:
-            wait_for(port, location, "queued", "running")
+        end = time.monotonic() + 60
+        while kb.stats().counts["units"] == 2 and time.monotonic() < end:
             time.sleep(0.01)
     assert servers.end(process, signal.SIGTERM) in (0, -signal.SIGTERM)
     with KnowledgeBase.open(base) as kb:
