@@ -88,12 +88,8 @@ scale: .venv-bench/peers
 	$(BENCH)/python -m benchmarks.scale --write
 	$(BENCH)/python -m benchmarks.page
 
-.venv/bench-check: .venv/base
-	$(PIP) '.[bench-sqlite-vec]'
-	touch $@
-
-# Whether an operation has become slower. sqlite-vec needs no other package.
-bench-check: .venv/bench-check
+# Whether an operation has become slower than in the commit of benchmarks/results/check.json.
+bench-check: .venv/base
 	$(BIN)/python -m benchmarks.check
 
 .venv/docs: .venv/base

@@ -1,110 +1,134 @@
-"""Whether an operation has become slower: ratios of ku-rag to sqlite-vec beside committed ones.
+"""Whether an operation has become slower than in the reference commit.
 
     python -m benchmarks.check [--write]
 
-Each run measures 10,000 units of benchmarks/scale.py in the shape "chunk" with ku-rag, between two
-measures of sqlite-vec. A ratio is the processor time of an operation of ku-rag divided by the sum
-of all queries of sqlite-vec, whose code and rows never change: the sum stands for the speed of the
-machine. Disk and memory are compared with the committed figures themselves. An operation has
-become slower if its ratio exceeds the committed one (benchmarks/results/check.json) by more than
-the tolerance in two of three runs. The tolerance is 20 %; for what takes less than a millisecond,
-and for what is done once in a run, it is 50 %. --write commits the medians of the runs.
-The third run is left out if no row exceeds its bound in the first two.
-
-Ratios differ between kinds of processors. On another kind than that of the committed ratios the
-rows are printed, and the check passes.
+Each run measures 10,000 units of benchmarks/scale.py in the shape "chunk" twice: with the package
+of this checkout, and with that of the commit in benchmarks/results/check.json. Both run at the same
+time and share one processor, so that its speed and other load change both alike. An operation has
+become slower if its processor time, disk or memory exceeds that of the reference by more than the
+tolerance in two of three runs. The tolerance is 20 %; for what takes less than a millisecond, and
+for what is done once in a run, it is 50 %. The third run is left out if no row exceeds its bound in
+the first two. --write makes the last commit the reference.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import io
+import json
+import os
+import shutil
+import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import scale
-from benchmarks.record import cpu_model, read_result, write_result
+from benchmarks.record import markdown, read_result, write_result
 
 UNITS, RUNS, NOISE_MS = 10_000, 3, 1.0
 TOLERANCE, TOLERANCE_OF_NOISE = 1.2, 1.5
 FASTER_IS_MORE = "bulk, units a second"
 SIZES = ("disk, MB", "memory, own, MB")
 LEFT_OUT = ("load average", "first answer, cold, wall", "memory, mapped, MB", "recall@10")
+ROOT = Path(__file__).parents[1]
+Figures = Mapping[str, float]
 
 
-def measure() -> tuple[scale.Figures, scale.Figures]:
-    """Return the ratios of one run, and the milliseconds of ku-rag."""
-    figures = [
-        scale.measure(system, "chunk", UNITS, None)
-        for system in ("sqlite-vec", "ku-rag", "sqlite-vec")
+def check_out(commit: str, folder: Path) -> None:
+    """Write the package of a commit, and the present benchmarks, to a folder.
+
+    Raises:
+        subprocess.CalledProcessError: The commit is not in this clone.
+    """
+    archive = git("archive", "--format=tar", commit, "ku_rag")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+    shutil.copytree(ROOT / "benchmarks", folder / "benchmarks")
+
+
+def git(*arguments: str) -> bytes:
+    """Return the output of a git command in this checkout."""
+    return subprocess.run(["git", "-C", ROOT, *arguments], check=True, capture_output=True).stdout
+
+
+def measure(*folders: Path) -> list[Figures]:
+    """Return the figures of the packages in folders, measured at the same time on one processor."""
+    command = ["-m", "benchmarks.scale", "--shapes", "chunk", "--systems", "ku-rag", "--units"]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, *command, str(UNITS)],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for folder in folders
     ]
-    unit = statistics.mean(speed_unit(figures[n]) for n in (0, 2))
-    ours = {row: value for row, value in figures[1].items() if row not in LEFT_OUT}
-    ours[FASTER_IS_MORE] = 1e6 / ours[FASTER_IS_MORE]
-    return {row: value / (1 if row in SIZES else unit) for row, value in ours.items()}, ours
+    return [figures_of(run) for run in runs]
 
 
-def speed_unit(reference: Mapping[str, float]) -> float:
-    """Return the milliseconds of the reference's queries together."""
-    return sum(value for row, value in reference.items() if row.startswith(("text", "vec", "fil")))
+def figures_of(run: subprocess.Popen[str]) -> Figures:
+    """Return what a run of benchmarks/scale.py printed, where less is faster in every row."""
+    output, _ = run.communicate()
+    if run.returncode:
+        raise SystemExit(run.returncode)
+    line = next(line for line in output.splitlines() if line.startswith("ku-rag chunk"))
+    figures: dict[str, float] = json.loads(line[line.index("{") :])
+    figures[FASTER_IS_MORE] = 1e6 / figures[FASTER_IS_MORE]
+    return {row: value for row, value in figures.items() if row not in LEFT_OUT}
 
 
-def regressions(
-    committed: Mapping[str, Mapping[str, float]], runs: Sequence[Mapping[str, float]]
-) -> list[str]:
-    """Return a sentence for each row that exceeds its committed ratio in most of the runs."""
+def tolerance(row: str, reference: float) -> float:
+    """Return the largest ratio of a row that is no regression."""
+    is_noisy = row.endswith(", s") or (reference < NOISE_MS and row not in SIZES)
+    return TOLERANCE_OF_NOISE if is_noisy else TOLERANCE
+
+
+def regressions(runs: Sequence[tuple[Figures, Figures]]) -> list[str]:
+    """Return a sentence for each row above its bound in most of the (reference, new) runs."""
     sentences = []
-    for row, expected in committed.items():
-        ratios = [run[row] for run in runs if row in run]
-        bound = expected["ratio"] * expected["tolerance"]
+    for row, first in runs[0][0].items():
+        bound = tolerance(row, first)
+        ratios = [new[row] / reference[row] for reference, new in runs if row in new]
         slower = sum(ratio > bound for ratio in ratios)
         if slower > len(runs) / 2 or not ratios:
-            measured = ", ".join(f"{ratio:.3g}" for ratio in ratios) or "nothing"
+            measured = ", ".join(f"{ratio:.2f}" for ratio in ratios) or "nothing"
             sentences.append(
-                f"{row}: committed {expected['ratio']:.3g}, measured {measured}: more than "
-                f"{expected['tolerance'] - 1:.0%} above in {slower} of {len(runs)} runs"
+                f"{row}: {measured} × the reference, more than {bound:.1f} in {slower} of "
+                f"{len(runs)} runs"
             )
     return sentences
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and compare or write; the exit code is 1 if a row has become slower."""
+    """Measure and print, or write; the exit code is 1 if a row has become slower."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write the result file")
-    options = parser.parse_args(arguments)
-    result = read_result("check")
-    committed, runs = result.get("ratios", {}), []
-    while len(runs) < RUNS:
-        ratios, milliseconds = measure()
-        runs.append(ratios)
-        is_clear = not any(regressions(committed, [run]) for run in runs)
-        if len(runs) == 2 and is_clear and not options.write:
-            break
-    for row in runs[0]:
-        ratios = "  ".join(f"{run[row]:8.3f}" for run in runs)
-        print(f"{row:25}{committed.get(row, {}).get('ratio', 0):8.3f}: {ratios}")
-    if options.write:
-        print(write(runs, milliseconds))
+    parser.add_argument("--write", action="store_true", help="make the last commit the reference")
+    if parser.parse_args(arguments).write:
+        commit = git("rev-parse", "HEAD").decode("ascii").strip()
+        print(write_result("check", {"commit": commit}, packages=("apsw",)))
         return 0
-    slower = regressions(committed, runs)
-    print(*slower or ["no operation has become slower"], sep="\n")
-    if slower and result["machine"]["cpu"] != cpu_model():
-        print(f"passed: the committed ratios are those of {result['machine']['cpu']}")
-        return 0
+    commit, runs = read_result("check")["commit"], []
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        try:
+            check_out(commit, folder)
+        except subprocess.CalledProcessError:
+            print(f"not compared: this clone has no commit {commit}; run git fetch --unshallow")
+            return 0
+        while len(runs) < RUNS:
+            reference, new = measure(folder, ROOT)
+            runs.append((reference, new))
+            if len(runs) == 2 and not any(regressions([run]) for run in runs):
+                break
+    rows = [["row, ratios to the reference", *(f"run {n + 1}" for n in range(len(runs)))]]
+    for row in runs[0][0]:
+        rows.append([row, *(f"{new.get(row, 0) / old[row]:.2f}" for old, new in runs)])
+    slower = regressions(runs)
+    print(markdown(rows), *slower or ["no operation has become slower"], sep="\n")
     return bool(slower)
-
-
-def write(runs: Sequence[Mapping[str, float]], milliseconds: Mapping[str, float]) -> Path:
-    """Write the medians of the runs, with the tolerance of each row."""
-    ratios = {}
-    for row, value in milliseconds.items():
-        is_noisy = row.endswith(", s") or (value < NOISE_MS and row not in SIZES)
-        ratios[row] = {
-            "ratio": round(statistics.median(run[row] for run in runs), 4),
-            "tolerance": TOLERANCE_OF_NOISE if is_noisy else TOLERANCE,
-        }
-    return write_result("check", {"ratios": ratios}, packages=("sqlite-vec", "apsw"))
 
 
 if __name__ == "__main__":

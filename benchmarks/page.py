@@ -51,7 +51,6 @@ def performance() -> str:
         others=scale.table(
             {name: of for name, of in rows.items() if "chunk" in name and _size(name)[1] > 10_000}
         ),
-        checked=len(results["check"]["ratios"]),
         measured_with=_measured_with(results),
     )
 

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,20 +86,32 @@ def test_rows_are_added_to_those_of_the_same_version(tmp_path, monkeypatch):
 
 
 def test_a_row_that_is_slower_in_two_of_three_runs_is_reported():
-    committed = {row: {"ratio": 2.0, "tolerance": 1.2} for row in ("text", "vector")}
-    runs = [{"text": text, "vector": 2.3} for text in (2.5, 1.9, 2.6)]
-    (sentence,) = check.regressions(committed, runs)
-    expected = "text: committed 2, measured 2.5, 1.9, 2.6: more than 20% above in 2 of 3 runs"
-    assert sentence == expected
-    runs[0]["text"] = 2.4
-    assert check.regressions(committed, runs) == []
+    runs = [({"text": 2.0, "vector": 2.0}, {"text": new, "vector": 2.3}) for new in (2.5, 1.9, 2.6)]
+    (sentence,) = check.regressions(runs)
+    assert sentence == "text: 1.25, 0.95, 1.30 × the reference, more than 1.2 in 2 of 3 runs"
+    runs[0][1]["text"] = 2.4
+    assert check.regressions(runs) == []
+
+
+def test_what_is_short_or_measured_once_may_take_half_more():
+    reference, new = (
+        {"stats": 0.2, "compact, s": 9, "disk, MB": 0.9},
+        {"stats": 0.29, "compact, s": 13},
+    )
+    assert check.regressions([(reference, new | {"disk, MB": 1.0})]) == []
+    assert len(check.regressions([(reference, new | {"disk, MB": 1.2})])) == 1
 
 
 def test_a_row_that_is_no_longer_measured_is_reported():
-    committed = {"text": {"ratio": 2.0, "tolerance": 1.2}}
-    assert check.regressions(committed, [{}, {}, {}])[0].startswith(
-        "text: committed 2, measured no"
-    )
+    assert check.regressions([({"text": 2.0}, {})] * 3)[0].startswith("text: nothing")
+
+
+def test_the_package_of_a_commit_is_checked_out(tmp_path):
+    check.check_out("HEAD", tmp_path)
+    assert (tmp_path / "ku_rag" / "__init__.py").is_file()
+    assert (tmp_path / "benchmarks" / "scale.py").is_file()
+    with pytest.raises(subprocess.CalledProcessError):
+        check.check_out("0" * 40, tmp_path)
 
 
 def test_a_plan_is_proportional_to_its_measurements():
