@@ -32,7 +32,8 @@ class FactReader:
             as_step(entity, label, value, heading, place)
             for label, value, heading, *place in self.connection.execute(
                 f"SELECT {FIELDS} FROM facts f JOIN labels l ON l.row = f.label "
-                "WHERE f.unit = ? AND f.key != '' AND (l.origin != 'part' "
+                "WHERE (f.unit = ?1 OR f.subject IN (SELECT key FROM names WHERE unit = ?1)) "
+                "AND f.key != '' AND (l.origin NOT IN ('part', 'sentence') "
                 f"OR l.label = '{IN_STOCK}') ORDER BY f.row",
                 (self._row(entity),),
             )

@@ -232,6 +232,26 @@ def units_with(
     return set(rows)
 
 
+def chunks_without_facts(
+    connection: Connection, phrases: Iterable[Collection[str]], labels: Sequence[int], most: int
+) -> list[tuple[int, str]]:
+    """Return (row of the unit, text) of chunks with all stems of one of some phrases.
+
+    Units with a fact under one of the labels, by their rows, are left out, as are further chunks
+    than `most`.
+    """
+    language = language_of(connection)
+    every = (" AND ".join(map(_quote, query_terms(sorted(words), language))) for words in phrases)
+    rows: list[tuple[int, str]] = connection.execute(
+        "SELECT l.unit, c.text FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
+        "CROSS JOIN chunks c ON c.row = l.chunk WHERE words MATCH ? AND l.owned AND NOT EXISTS "
+        "(SELECT 1 FROM facts f WHERE f.unit = l.unit "
+        "AND f.label IN (SELECT value FROM json_each(?))) LIMIT ?",
+        (" OR ".join(f"({terms})" for terms in every if terms), as_json(labels), most),
+    ).fetchall()
+    return rows
+
+
 def has_word(connection: Connection, word: str, *, least: int = 1) -> bool:
     """Return whether so many chunks at least have a folded word, or another form of it."""
     (term,) = query_terms([word], language_of(connection))

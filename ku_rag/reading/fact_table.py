@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from ku_rag.graph.unit_facts import FIELDS, FactReader, as_step, is_internal
 from ku_rag.indexes import keywords
 from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinct, fetch_rows
-from ku_rag.store.facts import PART
+from ku_rag.store.facts import PART, SENTENCE
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.statements import IN_STOCK
 from ku_rag.text.stems import stem
@@ -26,6 +27,7 @@ _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
 _MOST_SOURCES = 100
 """The names of so many sources are read."""
 _RECORDS = (".csv", ".tsv", ".jsonl")
+_ONE_OF = "f.key IN (SELECT value FROM json_each(?))"
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _STOCKED = re.compile(
     r"\b(?:(out of stock|sold out)|in stock|available)\b(?! (?:in|for|from|as|to)\b)"
@@ -48,10 +50,17 @@ class FactTest(NamedTuple):
     sql: str
     values: tuple[object, ...] = ()
 
+    @property
+    def keys(self) -> list[str]:
+        """The values of which the fact has one; [] if the test is of numbers."""
+        listed = self.values[0] if self.sql == _ONE_OF else "[]"
+        keys: list[str] = json.loads(str(listed))
+        return keys
+
     @classmethod
     def is_one_of(cls, labels: Sequence[Label], keys: Collection[str]) -> FactTest:
         """Test that the value is one of some, by their keys (`store.facts.value_key`)."""
-        return cls(_rows(labels), "f.key IN (SELECT value FROM json_each(?))", (as_json(keys),))
+        return cls(_rows(labels), _ONE_OF, (as_json(keys),))
 
     @classmethod
     def has_number(cls, labels: Sequence[Label], number: float) -> FactTest:
@@ -109,6 +118,22 @@ class FactTable:
             f"OR label = '{IN_STOCK}' ORDER BY row"
         )
         return [Label(*columns) for columns in rows if not is_internal(columns[1])]
+
+    @cached_property
+    def _label_keys(self) -> dict[int, str]:
+        return dict(self.connection.execute("SELECT row, key FROM labels"))
+
+    @cached_property
+    def _keys_of_sentences(self) -> frozenset[str]:
+        query = "SELECT key FROM labels WHERE origin = ?"
+        return frozenset(self.connection.column(query, (SENTENCE,)))
+
+    def sentence_labels(self, test: FactTest) -> list[int]:
+        """Return the rows of all labels named as those of a test, if sentences state such facts."""
+        keys = {self._label_keys[label] for label in test.labels}
+        if keys.isdisjoint(self._keys_of_sentences):
+            return []
+        return [row for row, key in self._label_keys.items() if key in keys]
 
     def labels_of_values(self, keys: Collection[str]) -> list[tuple[str, Label]]:
         """Return each key of some values with each label that units have it under."""

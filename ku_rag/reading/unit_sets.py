@@ -23,6 +23,7 @@ from ku_rag.graph.unit_facts import FactReader
 from ku_rag.reading.answers import CLASSES, MOST, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, FactTest, Label, UnitFact
 from ku_rag.reading.limits import NUMBERS, Limit, amount_stems, read_limits
+from ku_rag.reading.unread import unread_units
 from ku_rag.store.connection import Rows
 from ku_rag.store.facts import value_key
 from ku_rag.store.relations import ANY_KIND
@@ -146,7 +147,14 @@ class UnitSetReader:
         """The noun of units of many kinds, "boats", if the base has the word; or ""."""
         nouns = (THINGS | self.table.record_nouns) - self._question.unsaid
         first = next((word for word in self._question.words if stem(word) in nouns), "")
-        return first if stem(first) in GENERIC or (first and self.table.has_word(first)) else ""
+        is_used = stem(first) in GENERIC or (first and self.table.has_word(first))
+        return first if is_used or self._has_kinds_of(stem(first)) else ""
+
+    def _has_kinds_of(self, noun: str) -> bool:
+        """Whether units are stated to be of a kind of what a noun means: a harp, an instrument."""
+        kinds = (kind for nouns, kinds in HYPONYMS if noun in nouns for kind in kinds)
+        labels = self.table.labels_of_values({*kinds})
+        return any(own_stems(label.label) <= CLASSES for _, label in labels)
 
     @cached_property
     def _labels(self) -> dict[frozenset[str], list[Label]]:
@@ -190,9 +198,7 @@ class UnitSetReader:
         )
         keys = {value_key(form) for span in spans for form in singulars(span)}
         labels = self.table.labels_of_values(keys)
-        # Not all texts need say "X is a tent", so that these are not counted.
-        classes = CLASSES - {"is", "a"} if self._question.counted else CLASSES
-        return any(own_stems(label.label) <= classes for _, label in labels)
+        return any(own_stems(label.label) <= CLASSES for _, label in labels)
 
     @cached_property
     def _asks_fact(self) -> bool:
@@ -285,11 +291,13 @@ class UnitSetReader:
         if units is not None and not len(units):
             return None
         if self._comparison and not self._comparison.of_two:
-            return self.greatest(self._comparison, left, units)
+            return self.greatest(self._comparison, left, units, chosen)
         question, counts = self._question, bool(self._question.counted)
         asks_value = self._asks_fact or (
             question.type not in ("", "name", "person", "place") and not question.which
         )
+        if units is not None and not is_there and self._is_open(chosen, units):
+            return None
         if left or (asks_value and not counts):
             is_one = units is not None and len(units) == 1 and not is_there
             return self._further(left, units, chosen) if units is not None and is_one else None
@@ -302,6 +310,24 @@ class UnitSetReader:
             paths = tuple(Path(fact.step.head, (fact.step,)) for fact in steps)
             return Traced(("yes" if is_there else str(len(units)),), paths[:MOST])
         return self._list(units, chosen)
+
+    def _is_open(self, chosen: Sequence[Constraint], units: Rows) -> bool:
+        """Whether sentences may say that further units meet all constraints."""
+        if not any(c.test and self.table.sentence_labels(c.test) for c in chosen):
+            return False
+        possible: Rows | None = None
+        for constraint in chosen:
+            test, meet = constraint.test, constraint.units(self.table)
+            unread = unread_units(self.table, test, self._names(constraint.label)) if test else meet
+            if unread is None:
+                return True
+            meet = np.union1d(meet, unread)
+            possible = meet if possible is None else np.intersect1d(possible, meet)
+        return possible is not None and not np.isin(self._members(possible), units).all()
+
+    def _names(self, label: frozenset[str]) -> frozenset[str]:
+        """Stems of the words that name a label in a text."""
+        return (label - FILLERS) | (meant_by_label(label) - self._question.unsaid)
 
     def _list(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
         """Return the names of the units, or their number if there are too many."""
@@ -336,9 +362,17 @@ class UnitSetReader:
         return Traced(values, tuple(Path(used.unit, (used.step, step)) for step in best))
 
     def greatest(
-        self, compared: Comparison, left: frozenset[str], units: Rows | None, least: int = 2
+        self,
+        compared: Comparison,
+        left: frozenset[str],
+        units: Rows | None,
+        others: Sequence[Constraint] = (),
+        least: int = 2,
     ) -> Traced | None:
-        """Return the units with the greatest amount; at least `least` must have one."""
+        """Return those with the greatest amount of units that meet other constraints.
+
+        At least `least` units must have an amount.
+        """
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]
             labels = [label for own in owns for label in self._labels[own]]
@@ -353,6 +387,11 @@ class UnitSetReader:
             as_age = compared.oldest and group != stems("age")
             test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age, least=least)
             if test:
+                has_value = Constraint(group, 0, group, FactTest.has_amount(labels))
+                compared_units = np.intersect1d(among, has_value.units(self.table))
+                is_set = others or units is None
+                if is_set and self._is_open([*others, has_value], compared_units):
+                    continue
                 best = np.intersect1d(self.table.units(test), among)
                 chosen = [Constraint(group, 0, group, test)]
                 if not rest:
@@ -373,6 +412,7 @@ class UnitSetReader:
         members = self._members(every)
         # How many are of a kind that none declares is not known.
         undeclared = not (self._kinds or self._thing or self._question.counted)
+        undeclared &= all(c.test is None or not self.table.sentence_labels(c.test) for c in chosen)
         if undeclared and not len(members) and all(c.rank < UNNAMED for c in chosen):
             # "Which monsters drop a toenail?", where no unit declares a kind.
             every = self._among(every)

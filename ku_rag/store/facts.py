@@ -24,12 +24,15 @@ from ku_rag.text.statements import Statement, locate
 from ku_rag.text.values import Quantity, quantity, unit_of_label
 from ku_rag.types import Serializable
 
-EXTRACTOR = 4
+EXTRACTOR = 5
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
-METADATA, TEXT, TABLE, PART = "metadata", "text", "table", "part"
-"""Origins of facts. A part is an item of a list, "red" of "pink and red", or "in stock: yes"."""
+METADATA, TEXT, SENTENCE, TABLE, PART = "metadata", "text", "sentence", "table", "part"
+"""Origins of facts. A part is an item of a list, "red" of "pink and red", or "in stock: yes". Not
+all that sentences say is read."""
 EXTRACTED = "extracted by "
 """Beginning of the origin of facts that a model read from texts."""
+_READERS = {TEXT: statements.of_text, SENTENCE: statements.of_sentences}
+"""What reads the facts of texts, by their origin."""
 _LONGEST_KEY = 48
 _KEY_BEGIN = 40
 _READ_LABELS = f"SELECT row FROM labels WHERE origin NOT LIKE '{EXTRACTED}%'"
@@ -45,8 +48,8 @@ class Fact(Serializable):
     Args:
         label: Of the statement, such as a field of metadata, a column or a relation.
         value: As written; None for null.
-        origin: "metadata", "text", "table", "relation", "inverse relation", "kind", "alias", or
-            "extracted by" and the name of a model.
+        origin: "metadata", "text" (a labelled line), "sentence", "table", "relation", "inverse
+            relation", "kind", "alias", or "extracted by" and the name of a model.
         number: The number that the value begins with; of a date, the year.
         measure: Dimension of the amount, or "date".
         amount: The number in the base unit of the dimension (m, g, l, m², s).
@@ -123,13 +126,14 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
             (as_json({unit for unit, _ in chunks.values() if unit is not None}),),
         )
     )
-    lines = (
-        _Row(unit, None, stated, chunk)
-        for chunk, (unit, text) in chunks.items()
-        if unit is not None and chunk not in cells
-        for stated in statements.of_text(text, names[unit], sections.get(chunk))
-    )
-    _insert(connection, TEXT, lines)
+    for origin, read in _READERS.items():
+        stated = (
+            _Row(unit, None, statement, chunk)
+            for chunk, (unit, text) in chunks.items()
+            if unit is not None and chunk not in cells
+            for statement in read(text, names[unit], sections.get(chunk))
+        )
+        _insert(connection, origin, stated)
     _insert(connection, TABLE, _of_rows(cells))
 
 
@@ -355,9 +359,14 @@ def differences(
         if chunk in cells:
             expected = _expected(TABLE, _of_rows({chunk: cells[chunk]}))
         else:
-            section = sections.get(chunk)
-            stated = statements.of_text(text, name, section) if unit is not None else ()
-            expected = _expected(TEXT, (_Row(unit, None, fact, chunk) for fact in stated))
+            expected = [
+                row
+                for origin, read in (_READERS if unit is not None else {}).items()
+                for row in _expected(
+                    origin,
+                    (_Row(unit, None, f, chunk) for f in read(text, name, sections.get(chunk))),
+                )
+            ]
         if _stored(connection, "f.chunk = ?", chunk) != expected:
             yield f"the facts of chunk {chunk} are not what its text states"
         for value, first, last in connection.execute(

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ku_rag.text.predicates import predicates
 from ku_rag.text.question import AUXILIARIES, FILLERS, HEDGES, STOCKS, TURNING, is_negated
 from ku_rag.text.stems import stems
-from ku_rag.text.tokens import is_cjk, name_key, stop_words, words
+from ku_rag.text.tokens import is_cjk, name_key, words
 from ku_rag.text.values import list_items
 
 _MOST_CHARACTERS = 20_000
@@ -42,20 +43,18 @@ _AMOUNT_LINE = re.compile(
     r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
     re.MULTILINE,
 )
+_PREDICATIVE = re.compile(
+    r"^(?:\w+ed|built|sewn|given|kept|known|shown|sold|found) (?:of|by|in|from|to|for|at|on)\b|"
+    r" (?:and|but) (?:is|was|has|weighs|costs)\b|^\d\S* ?\S+ (?:tall|high|wide|long|deep)\b"
+)
+"""What is said of a thing, and no value: "The lamp is 45 cm tall"."""
 # The letter comes first, so that the search for it is fast.
 _SENTENCE = re.compile(
     r"[TI](?:(?<=^.)|(?<=[.!?] .))(?:(?<=T)he(?:ir)?|(?<=I)ts)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
     r"(?:\s+of\s+(?P<owner>[^,;:.\n]{1,60}?))?"
-    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})(?:\.(?=\s|$)|$)",
+    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})"
+    r"(?:\.(?=\s|$)|$|;|, (?:including|(?:and|but) (?:it|is|has))\b)",
     re.MULTILINE,
-)
-_SENTENCE_OR_LINE = re.compile(r"\S[^\n]*?(?:[.!?](?=\s)|$)", re.MULTILINE)
-_PREDICATE = re.compile(
-    r" (?:is|are) (?:an? (?:(?!of )[a-z-]+ ){0,3}?(?P<is_a>[a-z-]+)"
-    r"(?= (?:(?:held|built|\w+ed) )?(?:for|with|in|by|at|made|that|which)\b|\.?$)|"
-    r"(?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?= and\b|\.?$)|"
-    r"(?P<no>not )?(?P<flag>[a-z-]+)(?= and (?:it|is|has)\b|\.?$))|"
-    r" costs (?P<price>[$€£]? ?\d[\d., \xa0]*[^\s\d.,]*)(?= and\b|\.?$)"
 )
 IN_STOCK = "in stock"
 _STATES = {
@@ -96,15 +95,9 @@ def _of_field(label: str, value: object) -> Iterator[Statement]:
 
 def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statement]:
     """Yield the labelled lines of a text on something, and sentences that state the same."""
-    text = text[:_MOST_CHARACTERS]
-    if "```" in text or "~~~" in text:
-        text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+    text = _without_code(text)
+    heading = _heading(text) if section is None else section
     matches = _matches(text)
-    heading = section
-    if heading is None:
-        first = text.lstrip("# \n").partition("\n")[0].strip()
-        is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
-        heading = first if is_heading else ""
     for match in matches:
         label, value = match["label"], match["value"]
         label_words = words(label)
@@ -119,6 +112,9 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
             # "The lamp 17 is made of brass", "The North Hall is closed": things, not properties.
             if _THING.search(label) or set(label_words) <= set(words(name)):
                 continue
+            value = re.sub(r"^made (?:of|from) ", "", value)
+            if _PREDICATIVE.search(value):
+                continue
             if not is_owner or is_negated(sentence) or (HEDGES | TURNING).intersection(sentence):
                 continue
         labels, values = [label], [value]
@@ -129,25 +125,29 @@ def of_text(text: str, name: str, section: str | None = None) -> Iterator[Statem
         scope = "" if heading in match[0] else heading
         for part, stated in zip(labels, values, strict=True):
             yield Statement(part, stated, scope, *match.span())
-    if name_key(heading) in ("", name_key(name)):
-        yield from _of_predicates(text, name)
 
 
-def _of_predicates(text: str, name: str) -> Iterator[Statement]:
-    """Yield what sentences on a thing say that it is, is not, or costs: "waterproof: no"."""
-    is_own = True
-    for match in _SENTENCE_OR_LINE.finditer(text):
-        sentence = match[0].lstrip("# ")
-        subjects = (own for own in (name, f"The {name}", "It ") if sentence.startswith(own))
-        subject = next(subjects, "").rstrip()
-        # "It" is the thing only after a sentence on the thing.
-        is_own = subject.endswith(name) or (is_own and subject == "It")
-        predicate = _PREDICATE.match(sentence, len(subject)) if is_own else None
-        label = (predicate and predicate.lastgroup) or ""
-        if predicate and predicate[label] not in HEDGES | stop_words():
-            flag, truth = predicate["flag"], "no" if predicate["no"] else "yes"
-            value = truth if flag else predicate[label]
-            yield Statement(flag or label.replace("_", " "), value, "", *match.span())
+def of_sentences(text: str, name: str, section: str | None = None) -> Iterator[Statement]:
+    """Yield what the sentences of a text on a thing say of it, unless a heading names another."""
+    text = _without_code(text)
+    if name_key(_heading(text) if section is None else section) in ("", name_key(name)):
+        for label, value, start, end in predicates(text, name):
+            yield Statement(label, value, "", start, end)
+
+
+def _without_code(text: str) -> str:
+    """Return the part of a text that is read, with blocks of code blanked."""
+    text = text[:_MOST_CHARACTERS]
+    if "```" in text or "~~~" in text:
+        text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+    return text
+
+
+def _heading(text: str) -> str:
+    """Return the first line of a text if it is a heading, or ""."""
+    first = text.lstrip("# \n").partition("\n")[0].strip()
+    is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
+    return first if is_heading else ""
 
 
 def _matches(text: str) -> list[re.Match[str]]:

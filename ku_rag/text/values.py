@@ -14,7 +14,7 @@ _MODEL = re.compile(r"\w [A-Z][\w-]* $")
 """Before a number, it is that of a model: "the Embraer 190"."""
 _MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _YEAR = r"(?:1\d{3}|20\d{2})"
-_DATE = re.compile(
+DATE = re.compile(
     rf"(?:\d{{1,2}} {_MONTH},? |{_MONTH} \d{{1,2}}(?:st|nd|rd|th)? ?,? |{_MONTH} )?\b{_YEAR}\b"
     rf"(?![,.]\d)(?! ?[-–] ?\d)|\b\d{{1,2}}(?:st|nd|rd|th)[ -]century|\b\d+ BC\b"
     rf"|(?<=\bin )(?:early |late |mid-)?{_MONTH}\b"
@@ -127,12 +127,12 @@ def find_values(text: str, kind: str) -> list[Value]:
     """Return the values of a kind, such as "date", "person" or "length time", in a sentence."""
     if kind == "date":
         periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
-        dates = (Value(*match.span()) for match in _DATE.finditer(text))
+        dates = (Value(*match.span()) for match in DATE.finditer(text))
         alone = [day for day in dates if all(not p.start < day.start < p.end for p in periods)]
         return sorted(periods + alone)
     if kind == "number":
         # Neither a part of a date nor an amount of something that has a unit.
-        taken = [m.span() for p in (_DATE, *_AMOUNTS.values()) for m in p.finditer(text)]
+        taken = [m.span() for p in (DATE, *_AMOUNTS.values()) for m in p.finditer(text)]
         counts = (m.span() for m in _COUNT.finditer(text))
         free = [n for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
         return [Value(*n) for n in free if not _MODEL.search(text[: n[0]])]

@@ -311,7 +311,7 @@ def shop(tmp_path_factory):
         ("Show me every lamp.", "Alba, Brimo, Corva, Dornak"),
         ("Which saws do you have?", "Pavona, Quillo"),
         ("List all stoves.", "Cindro"),
-        ("How many stoves are there?", ""),
+        ("How many stoves are there?", "1"),
         ("List all chairs.", ""),
         ("Which saws do people like?", ""),
         ("Show me the lamp.", ""),
@@ -372,3 +372,37 @@ def test_plurals_in_ves(tmp_path, question, answer):
             )
         )
         assert kb.query(None, question).answer == answer
+
+
+DESIGNS = {
+    "Aster": "The Aster is a floor lamp made of brass and steel. Designed by Mia Brandt "
+    "in 1961, it stands 140 cm tall and weighs 4.2 kg. It costs 320 euros.",
+    "Borea": "The Borea, a table lamp from Hull, weighs 900 g. Otto Kern designed it in 1974. It is "
+    "made of oak and costs 95 euros.",
+    "Corvo": "A classic for the desk, the Corvo was designed by Mia Brandt in 1968. It is a desk "
+    "lamp, weighs 1.8 kg and costs 89 euros. It is not made of brass.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "answer_with_delfin"),
+    [
+        ("Which lamps are made of brass?", "Aster", ""),
+        ("Which lamps were designed by Mia Brandt?", "Aster, Corvo", "Aster, Corvo"),
+        ("Which lamps were designed before 1970?", "Aster, Corvo", "Aster, Corvo"),
+        ("What is the heaviest lamp?", "Aster", ""),
+        ("How many lamps cost less than 100 euros?", "2", "2"),
+        ("What is the cheapest floor lamp?", "", ""),
+        ("Which is lighter, the Aster or the Borea?", "Borea", "Borea"),
+        ("Which lamps are made of glass?", "", ""),
+    ],
+)
+def test_sets_rest_on_sentences_unless_others_may_belong_to_them(
+    tmp_path, question, answer, answer_with_delfin
+):
+    delfin = "The Delfin is a wall lamp. Brass and little else went into its 5 kg of weight."
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(Unit(name, id=name, texts=(text,)) for name, text in DESIGNS.items())
+        assert kb.query(None, question).answer == answer
+        kb.add(Unit("Delfin", id="Delfin", texts=(delfin,)))
+        assert kb.query(None, question).answer == answer_with_delfin

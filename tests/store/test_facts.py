@@ -61,9 +61,47 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
     ("text", "stated"),
     [
         ("Iko is waterproof. It is not red.", {("waterproof", "yes"), ("red", "no")}),
-        ("Iko is a small tent for two and light.", {("is a", "tent")}),
-        ("Iko is a red lamp built in Kent. It is a kind of torch.", {("is a", "lamp")}),
-        ("The Iko costs 1.200 euros and is heavy.", {("price", "1.200 euros")}),
+        ("Iko is a small tent for two and light.", {("is a", "tent"), ("is", "small")}),
+        (
+            "Iko is a red lamp built in Kent. It is a kind of torch.",
+            {("is a", "lamp"), ("is", "red"), ("built in", "Kent")},
+        ),
+        (
+            "The Iko costs 1.200 euros and is heavy.",
+            {("price", "1.200 euros"), ("heavy", "yes")},
+        ),
+        (
+            "Iko is made of oak and brass and weighs 2 kg, but it is not new.",
+            {("material", "oak and brass"), ("weight", "2 kg"), ("new", "no")},
+        ),
+        (
+            "Designed by Mia Roe in 1961, it stands 40 cm tall and 20 cm wide.",
+            {
+                ("designed by", "Mia Roe"),
+                ("designed", "1961"),
+                ("height", "40 cm"),
+                ("width", "20 cm"),
+            },
+        ),
+        (
+            "It was cast by the smith J. M. Lind in Hull in 1702. The town gave it to Ann.",
+            {
+                ("cast by", "J. M. Lind"),
+                ("made by", "J. M. Lind"),
+                ("cast in", "Hull"),
+                ("year", "1702"),
+            },
+        ),
+        ("Ann Roe repaired it in 1901.", {("repaired by", "Ann Roe"), ("repaired", "1901")}),
+        ("Ann Roe repaired the bell beside it in 1901. It was cast in 1702.", set()),
+        (
+            "Made of steel, the Iko has a range of 90 km.",
+            {("material", "steel"), ("range", "90 km")},
+        ),
+        ("It is a lamp. The lamp lasts 9 hours.", {("is a", "lamp"), ("lasts", "9 hours")}),
+        ("An older Iko cost 9 euros. It weighs 3 kg.", set()),
+        ("It may be made of oak. It is not made of brass. It was never sold in 1920.", set()),
+        ("It is bought by people who live in Kent and weighs about 2 kg.", set()),
         ("Iko costs 30 euros a day.", set()),
         ("It is not in stock.", {("availability", "not in stock")}),
         ("Iko is with a red bag. Bags are soft. It is waterproof.", set()),
