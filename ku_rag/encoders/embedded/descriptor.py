@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ DIM = 512
 VERSION = "cells3"
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
+Ints = NDArray[np.signedinteger[Any]]
 Points = NDArray[np.uint8]
 
 _GRID = 24
@@ -133,11 +134,11 @@ def _cells(image: Image, corners: NDArray[np.int64]) -> Floats:
         part = slice(start, start + _CHUNK)
         edge = flat.take(y[part, :, None] + x[part, None, :] * (down + 1), axis=0)
         rows = edge[:, 1:] - edge[:, :-1]
-        total = rows[:, :, 1:] - rows[:, :, :-1]
+        total = (rows[:, :, 1:] - rows[:, :, :-1]).astype(np.float32)
         area = np.diff(y[part])[:, :, None] * np.diff(x[part])[:, None, :]
         share = (1 / (255.0 * np.maximum(area, 1))).astype(np.float32)
         for channel in range(3):
-            np.multiply(total[..., channel], share, out=cells[channel, part], casting="same_kind")
+            np.multiply(total[..., channel], share, out=cells[channel, part])
     return cells
 
 
@@ -166,9 +167,14 @@ def integral(image: Image) -> Ints:
     sums = np.zeros((image.height + 1, image.width + 1, 4), np.int32)
     sums[1:, 1:] = np.asarray(image.convert("RGBX"))
     _accumulate(sums)
-    turned = np.ascontiguousarray(sums.transpose(1, 0, 2))
+    turned = transposed(sums)
     _accumulate(turned)
     return turned
+
+
+def transposed(sums: NDArray[Any]) -> NDArray[Any]:
+    """Swap the first two axes of an integral image; 16 bytes at once take a fifth of the time."""
+    return np.ascontiguousarray(sums.view(np.complex128).transpose(1, 0, 2)).view(sums.dtype)
 
 
 def _accumulate(rows: Ints) -> None:
@@ -214,12 +220,14 @@ def _coded(cells: Floats, points: Points) -> tuple[Floats, Ints, Ints]:
     low = np.maximum(mean, np.float32(0.04))
     light = low.mean(1, keepdims=True)
     gains = (_GAIN_TARGET / light) ** _GAIN_POWER * (light / low) ** _BALANCE
-    coded = []
+    coded: list[Ints] = []
     for colours, unit in ((cells, 1.0), (points, 1 / 255)):
         factors = (31.0 * unit * gains).astype(np.float32).T[..., None, None]
-        scaled = colours * factors + np.float32(0.5)
-        red, green, blue = np.minimum(scaled, np.float32(31.0)).astype(np.int32)
-        coded.append(red << 10 | green << 5 | blue)
+        code = np.zeros(colours.shape[1:], np.int16)
+        for channel, factor in zip(colours, factors, strict=True):
+            level = np.minimum(channel * factor + np.float32(0.5), np.float32(31.0))
+            code = code << 5 | level.astype(np.int16)
+        coded.append(code.astype(np.intp))
     lightness: Floats = cells.sum(0) * np.float32(1 / 3)
     return lightness, coded[0], coded[1]
 
@@ -264,18 +272,18 @@ def _map(cells: Ints) -> Floats:
 
 
 def _outlines(cells: Ints) -> Floats:
-    gradients = []
+    strongest = gx = gy = np.zeros(cells.shape, np.float32)
     for channel in _lab()[:3]:
         values = channel.take(cells)
         x, y = np.zeros_like(values), np.zeros_like(values)
         np.subtract(values[:, :, 2:], values[:, :, :-2], out=x[:, :, 1:-1])
         np.subtract(values[:, 2:], values[:, :-2], out=y[:, 1:-1])
-        gradients.append((x * x + y * y, x, y))
-    best, *others = gradients
-    for other in others:
-        stronger = other[0] > best[0]
-        best = tuple(np.where(stronger, a, b) for a, b in zip(other, best, strict=True))
-    strongest, gx, gy = best
+        strength = x * x + y * y
+        # Products take a fifth of the time of np.where.
+        new = (strength > strongest).astype(np.float32)
+        old = 1 - new
+        strongest = np.maximum(strongest, strength)
+        gx, gy = gx * old + x * new, gy * old + y * new
     # A gradient is shared by the two directions nearest to its own.
     place = np.arctan2(gy, gx) * np.float32(_BINS / np.pi) + np.float32(_BINS)
     low = place.astype(np.int32)

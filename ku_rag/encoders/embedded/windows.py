@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.encoders.embedded.descriptor import integral
+from ku_rag.encoders.embedded.descriptor import integral, transposed
 from ku_rag.types import Region
 
 Floats = NDArray[np.float32]
@@ -112,7 +112,7 @@ def contrast(image: Image, boxes: Ints) -> Floats:
     work = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     # Sums of 240 x 240 numbers of 8 bits are exact as floats.
     turned = integral(image.resize(work, Resampling.BOX, reducing_gap=2.0)).astype(np.float32)
-    sums = np.ascontiguousarray(turned.transpose(1, 0, 2))
+    sums = transposed(turned)
     ratio = np.array([work[0] / image.width, work[1] / image.height] * 2, np.float32)
     x0, y0, x1, y1 = boxes.astype(np.float32).T * ratio[:, None]
     a, b = _contrast_of_sides(sums, x0, x1, y0, y1)
