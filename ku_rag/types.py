@@ -342,7 +342,7 @@ class Region(Serializable):
     Args:
         box: pixels (x0, y0, x1, y1) in the upright picture.
         source: "whole", "windows", "yolo" …: who proposed it.
-        score: how clearly it was chosen; None while it is only a proposal.
+        score: how clearly it was chosen; of a proposal None, or the contrast of a window.
         why: one sentence on the choice, or on what a proposal is.
         mask: bool[height, width] of the box, what belongs to the thing; None where only its box is
             known. Regions that differ in nothing else are equal.

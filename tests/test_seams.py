@@ -166,7 +166,7 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
             assert 0 <= y0 < y1 <= image.height
             assert region.box != whole
             assert region.mask is None or region.mask.shape == (y1 - y0, x1 - x0)
-            assert (region.source, region.score) == (segmenter.name, None)
+            assert region.source == segmenter.name
     assert segmenter.propose(images[0]) == segmenter.propose(images[0])
 
 

@@ -22,7 +22,7 @@ class Segmenter(Protocol):
         """Identifies the method and its parameters."""
 
     def propose(self, image: Image) -> list[Region]:
-        """Return regions of an RGB picture without scores, the whole picture excluded."""
+        """Return regions of an RGB picture, the whole picture excluded."""
 
 
 class WholeSegmenter:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors, region_share
-from ku_rag.encoders.embedded.windows import contrast
 from ku_rag.types import Region
 
 Search = Callable[[Vectors, int], tuple[NDArray[np.int64], NDArray[np.float32]]]
@@ -83,8 +82,9 @@ def match_windows(
 ) -> list[RegionMatch]:
     """Match stored pictures with an RGB picture, the best first, each at its best window.
 
-    The encoder made the stored vectors. The whole picture is added to the windows. Pictures of one
-    unit, by `owners`, do not compete. Pairs with a lower cosine than `lowest_cosine` are left out.
+    The encoder made the stored vectors. The scores of the windows are their contrasts. The whole
+    picture is added to them. Pictures of one unit, by `owners`, do not compete. Pairs with a lower
+    cosine than `lowest_cosine` are left out.
     """
     regions = [Region((0, 0, *image.size), "whole"), *windows]
     boxes = np.array([region.box for region in regions], np.int64)
@@ -95,8 +95,7 @@ def match_windows(
         return []
     rows, cosines = rows[:, :count], cosines[:, :count]
     share = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) / (image.width * image.height)
-    border = contrast(image, boxes)
-    border[0] = _CONTRAST_OF_WHOLE
+    border = np.array([_CONTRAST_OF_WHOLE, *(window.score for window in windows)], np.float32)
     scores = (
         cosines
         + _LEAD * _leads(rows, cosines, owners)
