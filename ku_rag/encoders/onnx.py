@@ -84,8 +84,8 @@ def pixels(
         image = image.resize((size, size), resample, reducing_gap=2.0)
     else:
         raise ValueError(f"resize is {resize!r}, not stretch or crop")
-    low, width = (np.float32(255 * np.array(part, float)) for part in (mean, std))
-    return np.transpose((np.asarray(image, np.float32) - low) / width, (2, 0, 1))[None]
+    low, width = (np.float32(255 * np.array([[part]], float)).T for part in (mean, std))
+    return ((np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)) - low) / width)[None]
 
 
 class OnnxEncoder:

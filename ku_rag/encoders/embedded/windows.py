@@ -116,7 +116,7 @@ def _contrast(image: Image, boxes: Ints) -> Floats:
     turned = integral(image.resize(work, Resampling.BOX, reducing_gap=2.0)).astype(np.float32)
     sums = transposed(turned)
     ratio = np.array([work[0] / image.width, work[1] / image.height] * 2, np.float32)
-    x0, y0, x1, y1 = boxes.astype(np.float32).T * ratio[:, None]
+    x0, y0, x1, y1 = np.ascontiguousarray(boxes.T, np.float32) * ratio[:, None]
     a, b = _contrast_of_sides(sums, x0, x1, y0, y1)
     c, d = _contrast_of_sides(turned, y0, y1, x0, x1)
     # One side may be hidden or lie at the picture's edge; the weakest of the others counts twice.
