@@ -302,20 +302,13 @@ def match_regions(
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread, unless another thread of the process is in such a block already.
+    """Let BLAS use one thread; only one thread of the process is in such a block at a time.
 
     The matrices of a picture are small: a second BLAS thread only waits, at full load. The limit
-    holds for the whole process, so one thread at a time sets it, and the same thread restores the
-    former number. A concurrent question runs under whatever limit there is.
+    holds for the whole process. Concurrent questions wait, because side by side they take longer.
     """
-    if not _blas_lock.acquire(blocking=False):
+    with _blas_lock, _blas_libraries().limit(limits=1, user_api="blas"):
         yield
-        return
-    try:
-        with _blas_libraries().limit(limits=1, user_api="blas"):
-            yield
-    finally:
-        _blas_lock.release()
 
 
 @lru_cache(maxsize=1)

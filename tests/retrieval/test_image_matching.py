@@ -122,24 +122,17 @@ def test_the_number_of_threads_is_restored() -> None:
     assert counts() == before
 
 
-@pytest.mark.parametrize("first_leaves_first", [True, False])
-def test_overlapping_users_leave_no_limit(first_leaves_first: bool) -> None:
-    before = counts()
-    entered, leave = ([threading.Event(), threading.Event()] for _ in range(2))
+def test_a_second_user_waits_until_the_first_has_left() -> None:
+    before, entered = counts(), threading.Event()
 
-    def use(number: int) -> None:
+    def use() -> None:
         with one_blas_thread():
-            entered[number].set()
-            leave[number].wait(10)
+            entered.set()
 
-    users = [threading.Thread(target=use, args=(number,)) for number in range(2)]
-    for number in range(2):
-        users[number].start()
-        assert entered[number].wait(10)
-    for number in (0, 1) if first_leaves_first else (1, 0):
-        leave[number].set()
-        users[number].join()
-    assert counts() == before
+    user = threading.Thread(target=use)
     with one_blas_thread():
-        assert set(counts()) <= {1}
+        user.start()
+        assert not entered.wait(0.1)
+    user.join(10)
+    assert entered.is_set()
     assert counts() == before
