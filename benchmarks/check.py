@@ -6,9 +6,9 @@ Each run measures 10,000 units of benchmarks/scale.py in the shape "chunk" twice
 of this checkout, and with that of the commit in benchmarks/results/check.json. Both run at the same
 time and share one processor, so that its speed and other load change both alike. An operation has
 become slower if its processor time, disk or memory exceeds that of the reference by more than the
-tolerance in two of three runs. The tolerance is 20 %; for what takes less than a millisecond, and
-for what is done once in a run, it is 50 %. The third run is left out if no row exceeds its bound in
-the first two. --write makes the last commit the reference.
+tolerance in most of five runs. The tolerance is 20 %; for what takes less than five milliseconds,
+and for what is done once in a run, it is 50 %. Two runs are enough if no row exceeds its bound.
+--write makes the last commit the reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.record import markdown, read_result, write_result
 
-UNITS, RUNS, NOISE_MS = 10_000, 3, 1.0
+UNITS, RUNS, NOISE_MS = 10_000, 5, 5.0
 TOLERANCE, TOLERANCE_OF_NOISE = 1.2, 1.5
 FASTER_IS_MORE = "bulk, units a second"
 SIZES = ("disk, MB", "memory, own, MB")

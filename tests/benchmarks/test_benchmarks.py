@@ -86,10 +86,11 @@ def test_rows_are_added_to_those_of_the_same_version(tmp_path, monkeypatch):
 
 
 def test_a_row_that_is_slower_in_two_of_three_runs_is_reported():
-    runs = [({"text": 2.0, "vector": 2.0}, {"text": new, "vector": 2.3}) for new in (2.5, 1.9, 2.6)]
+    reference = {"text": 20.0, "vector": 20.0}
+    runs = [(reference, {"text": new, "vector": 23.0}) for new in (25.0, 19.0, 26.0)]
     (sentence,) = check.regressions(runs)
     assert sentence == "text: 1.25, 0.95, 1.30 × the reference, more than 1.2 in 2 of 3 runs"
-    runs[0][1]["text"] = 2.4
+    runs[0][1]["text"] = 24.0
     assert check.regressions(runs) == []
 
 
