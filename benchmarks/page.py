@@ -9,7 +9,7 @@ this program writes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -110,11 +110,10 @@ def _answers(results: Mapping[str, Any]) -> str:
     number = sum(kind["questions"] for kind in facts["kinds"].values())
     lines.append(["for facts, made by rule", f"{number}", "", f"{facts['right']:.2f}"])
     unseen = [of for name, of in owners.items() if name.endswith("unseen")]
-    right, wrong, declined = (
-        sum(of.get(k, 0) for of in unseen) for k in ("right", "wrong", "declined")
+    lines.append(["of users, on records", *_shares(unseen)])
+    lines.append(
+        ["of users, on short texts", *_shares([results["owner_documents"]["sets"]["unseen"]])]
     )
-    number, stated = right + wrong + declined, right + wrong
-    lines.append(["of users", f"{number}", f"{stated / number:.2f}", f"{right / stated:.2f}"])
     for name in ("OTT-QA", "HotpotQA"):
         of = results["reader"][name]
         share = f"{of['right of answered'][0]:.2f}" if of["answered"] else ""
@@ -123,12 +122,17 @@ def _answers(results: Mapping[str, Any]) -> str:
         of = results["prose"][name]["report"]["forward"]
         lines.append([f"for one fact, {name}", f"{of['questions']}", f"{of['answered']:.2f}",
                       f"{of['right'][0]:.2f}"])  # fmt: skip
-    of = results["documents"]["unseen"]
-    right, wrong = of["right"], of.get("wrong", 0)
-    number = right + wrong + of["declined"]
-    lines.append(["documents not read before", f"{number}", f"{(right + wrong) / number:.2f}",
-                  f"{right / (right + wrong):.2f}"])  # fmt: skip
+    lines.append(["documents not read before", *_shares([results["documents"]["unseen"]])])
     return markdown(lines)
+
+
+def _shares(counts: Sequence[Mapping[str, int]]) -> list[str]:
+    """Return the number of questions with an answer, the share answered, and the right of these."""
+    right, wrong, declined = (
+        sum(of.get(verdict, 0) for of in counts) for verdict in ("right", "wrong", "declined")
+    )
+    number, stated = right + wrong + declined, right + wrong
+    return [f"{number}", f"{stated / number:.2f}", f"{right / stated:.2f}"]
 
 
 def _measured_with(results: Mapping[str, Any]) -> str:
