@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from ku_rag.text.question import analyse, comparison, names_and_numbers
+from ku_rag.text.question import MEANS, SUMS, analyse, comparison, names_and_numbers
 from ku_rag.text.stems import every_stem, label_stems, stem
 from ku_rag.text.tokens import content_words, is_named, words
 from ku_rag.types import Evidence, Reading
@@ -46,6 +46,8 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
     if answer is None or (counts and not any(map(str.isdigit, answer[1]))):
         return None
     column, value = answer
+    if (MEANS | SUMS) & {*target} - label_stems(column):  # of several rows
+        return None
     if not is_about(best, question, {*target, *label_stems(column)}, evidence):
         return None
     others = [row for row in rows[1:] if (column, value) not in _cells(row)]

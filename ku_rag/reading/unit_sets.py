@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import product
+from itertools import chain, product
 from math import prod
 
 import numpy as np
@@ -32,7 +32,9 @@ from ku_rag.text.question import (
     GENERIC,
     HYPONYMS,
     LISTING,
+    MEANS,
     MOST_CHARACTERS,
+    SUMS,
     THINGS,
     TURNS,
     Comparison,
@@ -43,7 +45,7 @@ from ku_rag.text.question import (
 )
 from ku_rag.text.stems import root, roots, singulars, stem, stems
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
-from ku_rag.text.values import DIMENSIONS, MONEY
+from ku_rag.text.values import DIMENSIONS, MONEY, amounts, quantity
 
 _LONGEST_VALUE = 6
 """Words of the longest value that is looked up."""
@@ -59,6 +61,8 @@ _FALSE = ("no", "false", "broken", "defective", "faulty")
 """Values of a flag that does not hold, or of a thing that does not work."""
 _PRICES = stems("price cost fee rent rate value budget salary")
 
+
+_NUMBER = re.compile(r"\d(?:[\d., \xa0]*\d)?")
 
 UNNAMED = 1 << 20
 """Rank of a label that a question does not name."""
@@ -236,9 +240,17 @@ class UnitSetReader:
         return read_limits(self.text)
 
     @cached_property
+    def _aggregate(self) -> frozenset[str]:
+        """The word that asks for the mean or the sum: "the average price"; or none."""
+        words = (MEANS | SUMS) & frozenset(self._question.content)
+        is_label = not words.isdisjoint(chain(*self._labels))
+        return frozenset() if self._question.counted or is_label else words
+
+    @cached_property
     def _content(self) -> frozenset[str]:
         """Stems of the words that have to be accounted for."""
         content = frozenset(self._question.content) - self._question.unsaid - self._noun
+        content -= self._aggregate
         return content - (self._comparison.words if self._comparison else frozenset())
 
     # ---- answers --------------------------------------------------------------------------------
@@ -298,6 +310,8 @@ class UnitSetReader:
         )
         if units is not None and not is_there and self._is_open(chosen, units):
             return None
+        if self._aggregate:
+            return self._aggregated(left, units, chosen)
         if left or (asks_value and not counts):
             is_one = units is not None and len(units) == 1 and not is_there
             return self._further(left, units, chosen) if units is not None and is_one else None
@@ -343,6 +357,36 @@ class UnitSetReader:
         """What says that units meet the constraints, unit by unit."""
         facts = [fact for constraint in chosen for fact in constraint.facts(self.table, units)]
         return sorted(facts, key=lambda fact: fact.row)
+
+    def _aggregated(
+        self, left: frozenset[str], units: Rows | None, chosen: Sequence[Constraint]
+    ) -> Traced | None:
+        """Return the mean or the sum of an amount that the rest of the question names."""
+        if units is None:
+            units = self._among(self.table.of_kinds(self._kinds, self._noun))
+        fitting = [own for own, (_, covered) in self._named_labels.items() if left <= covered]
+        if not fitting:
+            return None
+        own = min(fitting, key=lambda own: self._named_labels[own])
+        has_amount = Constraint(left, 0, own, FactTest.has_amount(self._labels[own]))
+        owners = np.intersect1d(units, has_amount.units(self.table))
+        first: dict[int, Step] = {}
+        for fact in has_amount.facts(self.table, owners):
+            first.setdefault(fact.row, fact.step)
+        values = [step.tail.name for step in first.values()]
+        stated = [amounts(value)[0] for value in values if len(amounts(value)) == 1]
+        is_alike = len({amount.unit for amount in stated}) == 1 and len(stated) == len(first)
+        if not is_alike or len(first) < 2 or self._is_open([*chosen, has_amount], owners):
+            return None
+        numbers = [amount.number for amount in stated]
+        result = sum(numbers) / (len(numbers) if self._aggregate & MEANS else 1)
+        # In the unit of the greatest value: of 900 g and 2 kg, in kilograms.
+        greatest = max(numbers)
+        value = values[numbers.index(greatest)]
+        result *= (quantity(value).number or 0) / (greatest or 1)
+        written = _NUMBER.sub(f"{result:.2f}".rstrip("0").rstrip("."), value, count=1)
+        paths = tuple(Path(step.head, (step,)) for step in first.values())
+        return Traced((written,), paths[:MOST])
 
     def _further(
         self, left: frozenset[str], unit: Rows, chosen: Sequence[Constraint]

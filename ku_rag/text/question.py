@@ -10,7 +10,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
 
-from ku_rag.text.stems import root, roots, stem
+from ku_rag.text.stems import root, roots, stem, stems
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
 
 MOST_CHARACTERS = 1000
@@ -71,6 +71,8 @@ _DATED = frozenset(
 )
 """Labels of dates that tell which is older."""
 _AGE = frozenset({stem("age")})
+MEANS, SUMS = stems("average mean"), stems("total sum")
+"""Stems of words that ask for the mean or the sum of an amount, unless a label has them."""
 _OF_ENTITIES = ("", "name", "person", "place", "date")
 TURNS = frozenset({"after", "before"})
 """Words of order: an answer must have them alike."""
