@@ -208,7 +208,9 @@ class UnitSetReader:
     def _asks_fact(self) -> bool:
         """Whether it asks for a fact of a unit: "when", or "in which room"."""
         which = frozenset({stem(self._question.which)})
-        return which in self._labels or self._question.words[0] in ("when", "how", "where")
+        # "Which prints are on view?" asks for no fact, though one is "printed by" someone.
+        is_label = which in self._labels and not which <= self._noun
+        return is_label or self._question.words[0] in ("when", "how", "where")
 
     @cached_property
     def _negated(self) -> frozenset[str]:

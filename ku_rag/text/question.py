@@ -71,7 +71,7 @@ _DATED = frozenset(
 )
 """Labels of dates that tell which is older."""
 _AGE = frozenset({stem("age")})
-MEANS, SUMS = stems("average mean"), stems("total sum")
+MEANS, SUMS = stems("average"), stems("total sum")
 """Stems of words that ask for the mean or the sum of an amount, unless a label has them."""
 _OF_ENTITIES = ("", "name", "person", "place", "date")
 TURNS = frozenset({"after", "before"})

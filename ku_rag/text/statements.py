@@ -44,7 +44,7 @@ _AMOUNT_LINE = re.compile(
     re.MULTILINE,
 )
 _PREDICATIVE = re.compile(
-    r"^(?:\w+ed|built|sewn|given|kept|known|shown|sold|found) (?:of|by|in|from|to|for|at|on)\b|"
+    r"^(?:\w+ed|built|sewn|given|kept|known|shown|sold) (?:of|by|in|from|to|for|at|on|with)\b|"
     r" (?:and|but) (?:is|was|has|weighs|costs)\b|^\d\S* ?\S+ (?:tall|high|wide|long|deep)\b"
 )
 """What is said of a thing, and no value: "The lamp is 45 cm tall"."""

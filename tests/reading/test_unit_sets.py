@@ -343,7 +343,7 @@ def shop(tmp_path_factory):
         ("Which lamp is the most expensive?", "Corva"),
         ("Which tents cost less than 1.300 euros?", "Xenia"),
         ("What is the average price of the torches?", "20 €"),
-        ("What is the mean price of lamps over 1.000 euros?", "1225 €"),
+        ("What is the average price of lamps over 1.000 euros?", "1225 €"),
         ("How much do the torches cost in total?", "60 €"),
         ("What is the average weight of the torches?", ""),
         ("What is the average price of the saws?", ""),
