@@ -242,12 +242,15 @@ def chunks_without_facts(
     """
     language = language_of(connection)
     every = (" AND ".join(map(_quote, query_terms(sorted(words), language))) for words in phrases)
+    query = " OR ".join(f"({terms})" for terms in every if terms)
+    if not query:
+        return []
     rows: list[tuple[int, str]] = connection.execute(
         "SELECT l.unit, c.text FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
         "CROSS JOIN chunks c ON c.row = l.chunk WHERE words MATCH ? AND l.owned AND NOT EXISTS "
         "(SELECT 1 FROM facts f WHERE f.unit = l.unit "
         "AND f.label IN (SELECT value FROM json_each(?))) LIMIT ?",
-        (" OR ".join(f"({terms})" for terms in every if terms), as_json(labels), most),
+        (query, as_json(labels), most),
     ).fetchall()
     return rows
 

@@ -343,7 +343,7 @@ class UnitSetReader:
 
     def _names(self, label: frozenset[str]) -> frozenset[str]:
         """Stems of the words that name a label in a text."""
-        return (label - FILLERS) | (meant_by_label(label) - self._question.unsaid)
+        return (label - FILLERS or label) | (meant_by_label(label) - self._question.unsaid)
 
     def _list(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
         """Return the names of the units, or their number if there are too many."""

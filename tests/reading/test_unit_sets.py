@@ -384,7 +384,7 @@ DESIGNS = {
     "Aster": "The Aster is a floor lamp made of brass and steel. Designed by Mia Brandt "
     "in 1961, it stands 140 cm tall and weighs 4.2 kg. It costs 320 euros.",
     "Borea": "The Borea, a table lamp from Hull, weighs 900 g. Otto Kern designed it in 1974. It "
-    "is made of oak and costs 95 euros.",
+    "is made of oak and costs 95 euros. It is safe.",
     "Corvo": "A classic for the desk, the Corvo was designed by Mia Brandt in 1968. It is a desk "
     "lamp, weighs 1.8 kg and costs 89 euros. It is not made of brass.",
 }
@@ -401,6 +401,7 @@ DESIGNS = {
         ("What is the cheapest floor lamp?", "", ""),
         ("Which is lighter, the Aster or the Borea?", "Borea", "Borea"),
         ("Which lamps are made of glass?", "", ""),
+        ("Which lamps are safe?", "Borea", "Borea"),
     ],
 )
 def test_sets_rest_on_sentences_unless_others_may_belong_to_them(
