@@ -64,7 +64,8 @@ def trace(
     if names is None or question != original:
         names = _names(graph, question, start)
     last = _LAST_SENTENCE.search(question)
-    if last and words(last[0])[0] in QUESTION_WORDS and (own := _names(graph, last[0], start)):
+    is_question = last and not QUESTION_WORDS.isdisjoint(words(last[0])[:1])
+    if last and is_question and (own := _names(graph, last[0], start)):
         # "I have a dog. Is the oleander poisonous?"
         return trace(graph, start, last[0], names=own)
     if not start and (named := _named_by_alias(graph, question, names)):
