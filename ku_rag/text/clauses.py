@@ -21,24 +21,27 @@ FINITE = (
     "measures|can|sells|hangs|lies|dates|grows|needs|makes|takes|does)"
 )
 SMALL = "(?:and|or|in|on|at|by|for|from|of|with|to|as|that|which|who|when|while|where|but|since)"
-_NOUNS = rf"(?!{FINITE}\b){WORD}(?: (?!{FINITE}\b|{SMALL}\b){WORD}){{0,2}}"
-CAPITALISED = r"[A-Z](?:\.|[\w’'-]+)"
+_NOUNS = rf"(?!{FINITE}\b|{SMALL}\b){WORD}(?: (?!{FINITE}\b|{SMALL}\b){WORD}){{0,2}}"
+_IRREGULAR = (
+    "(?:built|made|cast|woven|sewn|written|drawn|bought|sold|found|given|sung|bred|grown|won|"
+    "struck|cut|thrown|blown|wound|kept|held|hung|left|lent|taken|stolen|shown|driven|spun|bound|"
+    "sent|shot|laid|lost|dug)"
+)
+_PAST = rf"(?:(?!(?:called|named|based|located|used|supposed|red)\b)\w+ed|{_IRREGULAR})"
+CAPITALISED = r"(?:(?:[A-Z]|Mrs?|Ms|Dr|St|Col|Rev|Gen|Capt)\.|[A-Z][\w’'-]+)"
 _NAMES = (
     rf"{CAPITALISED}(?:,? (?:(?:of|the|de|van|von|der|la|le|du|and|&) ){{0,2}}"
     rf"(?:{CAPITALISED}|\d+\b))*"
 )
+_OF_NO_AGENT = f"(?:{SMALL}|behind|near|under|between|around|about|called|named)"
 AGENT = (
     rf"(?:[Tt]he {_NAMES}(?: (?:family|workshop|company|brothers|firm|museum))?|"
-    rf"(?:(?:the|an?) (?:(?!of\b)[\w-]+ ){{0,3}}?(?!of\b){WORD} (?=[A-Z]))?{_NAMES}|"
-    rf"(?:an?|the) {WORD}(?: {WORD}){{0,2}}?)"
+    rf"(?:(?:the|an?) (?:(?!{_OF_NO_AGENT}\b)[\w-]+ ){{0,3}}?"
+    rf"(?!{_OF_NO_AGENT}\b){WORD} (?=[A-Z]))?{_NAMES}|"
+    rf"(?:an?|the) {WORD}(?: (?!{_PAST}\b){WORD}){{0,2}}?)"
 )
 _DESCRIBED = re.compile(rf"^(?:[Tt]he|[Aa]n?) (?:[\w-]+ ){{0,3}}?{WORD} (?=[A-Z])")
 """Before a name, what it is: "the Dutch painter Jan Steen"."""
-_PAST = (
-    r"(?:(?!(?:called|named|based|located|used|supposed|red)\b)\w+ed|built|made|cast|carved|woven|"
-    r"sewn|written|drawn|bought|sold|found|given|sung|bred|grown|won|struck|cut|thrown|blown|wound|"
-    r"kept|held|hung|left|lent|taken|stolen|shown|driven|spun|bound|sent|shot|laid|lost|dug)"
-)
 _PARTICIPLE = (
     rf"(?:(?:originally|first|last|later|then|recently|carefully|completely) )?(?P<verb>{_PAST})\b"
 )
@@ -46,7 +49,7 @@ _MAKING = frozenset(words("made built cast carved woven sewn created produced co
 _DATED = _MAKING | frozenset(words("written painted printed drawn"))
 """Participles of which someone has made the thing, and those whose date is its year."""
 _LIST = rf"{_NOUNS}(?:, (?!and\b){_NOUNS})*(?:,? and (?!{_PAST}\b|it\b){_NOUNS})?"
-END = rf"(?=[,.;:]|$| (?:{SMALL}|around|about|during|after|before|until)\b)"
+END = rf"(?=[,.;:]|$| (?:(?!or\b|to \d){SMALL}|around|about|during|after|before|until)\b)"
 _LAST = rf"(?=\.?$|[,;]? (?:and|but) (?:it )?{FINITE}\b|;)"
 _BE = r" (?:is|are|was|were|has been|have been)"
 _ONLY = "(?: only| just| exactly)?"
@@ -72,10 +75,12 @@ _CLAUSES = tuple(
     re.compile(pattern)
     for pattern in (
         # A class, with its adjectives, and a place, maker or date that follows.
-        rf"{_BE} an? (?P<modifiers>(?:(?!(?:of|former)\b){WORD},? ){{0,4}}?)"
-        rf"(?P<is_a>(?!{SMALL}\b|(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
-        rf"(?= (?:{SMALL}\b(?<!of)|made|built|cast|\w+ed)|\.?$|"
-        rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|made|built|cast)\b| of (?!the\b|an?\b))",
+        rf"{_BE} an? (?P<modifiers>"
+        rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
+        rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|worn|seen)\b|"
+        rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
+        rf"(?= (?:(?!of\b|to\b){SMALL}|{_IRREGULAR}|\w+ed)\b|\.?$|"
+        rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|{_IRREGULAR})\b| of (?!the\b|an?\b))",
         rf"{_BE} (?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?=\W|$)",
         rf"{_BE} (?P<no>not )?(?P<flag>{WORD}){_LAST}",
         rf"(?:{_BE})? made (?:of|from|out of) (?P<material>{_LIST}){END}",
@@ -90,14 +95,14 @@ _CLAUSES = tuple(
         rf" (?:reaches|grows(?: up)? to) (?P<height>{AMOUNT}){END}",
         rf" (?:has|have|with) (?:an?|the) (?P<label>{WORD}(?: {WORD})?) of "
         rf"(?P<value>{AMOUNT}){END}",
-        rf" (?:has|have|with) an? (?P<adjective>{WORD}) (?P<part>(?!of\b){WORD}){END}",
+        rf" (?:has|have|with) an? (?P<adjective>{WORD}) (?P<part>(?!of\b|{_PAST}\b){WORD}){END}",
         rf" (?:has|have) (?P<count>\d[\d,]*) (?P<counted>{WORD}){END}",
         r" (?:comes|is available) in "
         rf"(?P<available_in>(?!(?:one|two|three|four|five|six|several|many)\b){_LIST}){END}",
         rf" (?:comes|originates|is|was) from (?P<origin>{_NAMES}){END}",
         rf" (?:belongs|belonged) to (?P<owner>{AGENT}){END}",
         rf" (?:dates from|dates back to) (?:the )?(?P<year>{DATE.pattern}){END}",
-        rf" (?P<does>[a-z]+s) (?P<done>{AMOUNT})(?! by\b){END}",
+        rf" (?P<does>(?!is\b)[a-z]+s) (?P<done>{AMOUNT})(?! by\b){END}",
         rf" (?P<past>[a-z]+ed) in (?P<when>{DATE.pattern}){END}",
     )
 )
@@ -107,9 +112,10 @@ _ON = re.compile(r"(?= (?:with|\w+ed|made|built|cast)\b)| (?:that|which)(?= )")
 _MORE = re.compile(rf"(?:,? and|,| by) {_MEASURE}")
 _SKIPPED = re.compile(rf"[^,;]*?(?:[,;]|,? and|,? but)(?: it)?(?= (?:{FINITE}|made) )")
 _OTHER = re.compile(r"\b(?:who|which|that|whose|where|when|while)\b")
+_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _ADJUNCTS = re.compile(
     rf" (?:by (?P<by>{AGENT})|(?:in|on|since) (?:the )?(?P<when>{DATE.pattern})(?! and \d)"
-    rf"|(?:in|at|on) (?P<where>{_NAMES})"
+    rf"|(?:in|at|on) (?P<where>(?!{_DAY}){_NAMES})"
     r"|(?:to|for|from|with|(?:in|at) (?=[a-z])) ?(?:(?:the|an?|its|our|his|her|their) )?"
     rf"{WORD}(?: {WORD})?(?= (?:in|on|by|at|since)\b)){END}"
 )
@@ -123,7 +129,9 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
         said, end = next((read for m in matches if (read := _of_clause(m, when))[0]), ([], at))
         yield from said
         # "A lamp [made of brass]" goes on; of a clause that is not read, the next may be.
-        joint = said and (_ON.match(clauses, end) or _AND.match(clauses, end))
+        joint = said and (
+            (said[0][0] == "is a" and _ON.match(clauses, end)) or _AND.match(clauses, end)
+        )
         joint = joint or _SKIPPED.match(clauses, end)
         if not joint or (joint.re is _SKIPPED and _OTHER.search(joint[0])):
             return

@@ -30,7 +30,11 @@ from ku_rag.text.stems import stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import DATE
 
-_SENTENCE = re.compile(r"\S[^\n]*?(?:(?<!\b[A-Z])[.!?](?=\s)|$)", re.MULTILINE)
+_SENTENCE = re.compile(
+    r"\S[^\n]*?(?:(?<!\b[A-Z])(?<!\b(?:Mr|Ms|Dr|St))(?<!\b(?:Mrs|Col|Rev|Gen))(?<!\bCapt)"
+    r"[.!?](?=\s)|$)",
+    re.MULTILINE,
+)
 _ACTIVE = re.compile(
     rf"(?P<agent>{AGENT}|He|She|We)(?:, [^,]+,)?(?: has)? "
     r"(?P<verb>[a-z]+ed|built|made|cast|bought|found|cut) "
@@ -45,7 +49,7 @@ _PARTICIPIAL = re.compile(
 )
 _GERUNDS = {"Standing": "stands", "Weighing": "weighs", "Measuring": "measures", "Growing": "grows"}
 _FRONTED = re.compile(
-    r"(?!(?:When|If|Unlike|Once|While|Until|Unless|Except)\b)"
+    r"(?!(?:When|If|Unlike|Once|While|Until|Unless|Except|According)\b)"
     rf"(?:(?:In|On) (?P<when>{DATE.pattern}),?|[^,.;:]{{1,60}},|"
     rf"(?:In|At|On|For|After|Under) [^,.;:]{{1,40}}(?= it\b)) {_BEFORE_SUBJECT}"
 )
@@ -55,12 +59,13 @@ _THIS = re.compile(
     rf"[Tt]his (?P<class>(?:{WORD} ){{0,2}}?{WORD})(?= {FINITE}\b| {SMALL}\b|[,.;]|$)"
 )
 _AS_WHOLE = re.compile(
-    rf"[Tt]he (?P<class>(?:{WORD} ){{0,2}}?{WORD})(?= {FINITE}\b)"
-    r"(?=.* (?:weighs|costs|sells for|comes in|designed by) )"
+    rf"[Tt]he (?P<class>(?:{WORD} ){{1,2}}?{WORD})(?= {FINITE}\b)"
+    r"(?=.* (?:weighs|costs|sells for|designed by) )"
 )
 """Begins a sentence on the whole thing, not on a part: "The desk lamp is grey and costs 9 €"."""
 _INTRODUCES = re.compile(
-    r"(?:An?|Another|One|Two|Three|Some|Many|Other|Those|These|His|Her|"
+    r"(?:The (?:[\w’'-]+ ){0,5}?[\w’'-]+(?:,[^,]+,)? (?:is|was|has|had)|"
+    r"An?|Another|One|Two|Three|Some|Many|Other|Those|These|His|Her|"
     r"(?:The|Its) (?:earlier|older?|newer?|first|second|last|former|larger|smaller|original|other|"
     r"previous|later|predecessor|successor|copy|copies)\b|(?!(?:The|Its?|We|You)\b)"
     rf"{CAPITALISED} (?:{CAPITALISED}|are|were|(?:is|was) (?:an?|the))) "
@@ -92,7 +97,7 @@ def predicates(text: str, name: str) -> Iterator[Predicate]:
             continue
         said, is_on_thing = _of_sentence(sentence, nouns, is_pronoun=is_own)
         is_named = re.search(rf"\b{re.escape(nouns[0])}\b", sentence) is not None
-        is_named &= not sentence.startswith(("A ", "An ", "Another "))
+        is_named &= not sentence.startswith(("A ", "An ", "Another ", "The "))
         is_own = is_on_thing or is_named or (is_own and not _INTRODUCES.match(sentence))
         if said and _HEDGES.isdisjoint(words(_MONTH.sub("", sentence))):
             nouns += (value for label, value in said if label == "is a")

@@ -107,6 +107,22 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
         ("Iko is with a red bag. Bags are soft. It is waterproof.", set()),
         ("It is supposed. It is not so. Iko is red, if wet. It is waterproof up to 1 m.", set()),
         ("# Care\n\nIt is washable.", set()),
+        ("The mill beside the Iko was built in 1890. It is 9 m long.", set()),
+        (
+            "Iko is red, if wet. The old mill, a barn, was rebuilt in 1890. It is flat.",
+            set(),
+        ),
+        ("The Iko has a range of 80 to 95 km. It is made of beech or oak.", set()),
+        ("Iko is a large cat native to Asia. It is a bit slow. It is 3 km from Kent.", set()),
+        ("It is a story about a painter who is loved. According to Ann, it is a toy.", set()),
+        ("Iko is a composer known as the Bear.", set()),
+        ("Iko is a text editor written in Rust.", {("is a", "editor"), ("is", "text")}),
+        ("It is opened by a motor that was made in Hull.", {("opened by", "a motor")}),
+        ("It was found by a trawler from Hull.", {("found by", "a trawler")}),
+        ("It is made by the team behind Fyn. It is near a garden laid out in 1920.", set()),
+        ("It was owned by Mr. Roe and Col. Grey.", {("owned by", "Mr. Roe and Col. Grey")}),
+        ("It is closed on Mondays. It has a clock made in Hull.", set()),
+        ("The lid is made of tin and weighs 2 kg.", set()),
     ],
 )
 def test_sentences_say_what_a_thing_is_and_is_not(kb, text, stated):
