@@ -233,7 +233,7 @@ def units_with(
 
 
 def chunks_without_facts(
-    connection: Connection, phrases: Iterable[Collection[str]], labels: Sequence[int], most: int
+    connection: Connection, phrases: Sequence[frozenset[str]], labels: Sequence[int], most: int
 ) -> list[tuple[int, str]]:
     """Return (row of the unit, text) of chunks with all stems of one of some phrases.
 
@@ -241,8 +241,13 @@ def chunks_without_facts(
     than `most`.
     """
     language = language_of(connection)
-    every = (" AND ".join(map(_quote, query_terms(sorted(words), language))) for words in phrases)
-    query = " OR ".join(f"({terms})" for terms in every if terms)
+    # Some stems have another stem: "employe".
+    terms = {
+        base: " OR ".join(map(_quote, dict.fromkeys([base, *query_terms([base], language)])))
+        for base in frozenset().union(*phrases) - {""}
+    }
+    every = (" AND ".join(f"({terms[base]})" for base in bases & terms.keys()) for bases in phrases)
+    query = " OR ".join(f"({phrase})" for phrase in every if phrase)
     if not query:
         return []
     rows: list[tuple[int, str]] = connection.execute(

@@ -413,3 +413,16 @@ def test_sets_rest_on_sentences_unless_others_may_belong_to_them(
         assert kb.query(None, question).answer == answer
         kb.add(Unit("Delfin", id="Delfin", texts=(delfin,)))
         assert kb.query(None, question).answer == answer_with_delfin
+
+
+def test_a_word_whose_stem_has_another_stem_is_found_in_sentences(kb):
+    texts = {
+        "Norlux": "Norlux is a firm. It has 1,200 employees.",
+        "Hart": "Hart is a firm. It has 90 employees.",
+    }
+    kb.add_many(Unit(name, id=name, kind="firm", texts=(text,)) for name, text in texts.items())
+    assert kb.query(None, "How many firms have more than 100 employees?").answer == "1"
+    kb.add(
+        Unit("Bright", id="b", kind="firm", texts=("A payroll of 340 employees burdens Bright.",))
+    )
+    assert kb.query(None, "How many firms have more than 100 employees?").answer == ""
