@@ -64,7 +64,7 @@ _AS_WHOLE = re.compile(
 )
 """Begins a sentence on the whole thing, not on a part: "The desk lamp is grey and costs 9 €"."""
 _INTRODUCES = re.compile(
-    r"(?:The (?:[\w’'-]+ ){0,5}?[\w’'-]+(?:,[^,]+,)? (?:is|was|has|had)|"
+    r"(?:The (?:[\w’'-]+ ){0,5}?[\w’'-]+(?:,[^,]+,)? (?:is|are|was|were|has|have|had)|"
     r"An?|Another|One|Two|Three|Some|Many|Other|Those|These|His|Her|"
     r"(?:The|Its) (?:earlier|older?|newer?|first|second|last|former|larger|smaller|original|other|"
     r"previous|later|predecessor|successor|copy|copies)\b|(?!(?:The|Its?|We|You)\b)"

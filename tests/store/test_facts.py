@@ -123,6 +123,7 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
         ("It was owned by Mr. Roe and Col. Grey.", {("owned by", "Mr. Roe and Col. Grey")}),
         ("It is closed on Mondays. It has a clock made in Hull.", set()),
         ("The lid is made of tin and weighs 2 kg.", set()),
+        ("Iko is red, if wet. The leaves are 6 cm long. They are white.", set()),
     ],
 )
 def test_sentences_say_what_a_thing_is_and_is_not(kb, text, stated):
