@@ -25,7 +25,7 @@ _NOUNS = rf"(?!{FINITE}\b|{SMALL}\b){WORD}(?: (?!{FINITE}\b|{SMALL}\b){WORD}){{0
 _IRREGULAR = (
     "(?:built|made|cast|woven|sewn|written|drawn|bought|sold|found|given|sung|bred|grown|won|"
     "struck|cut|thrown|blown|wound|kept|held|hung|left|lent|taken|stolen|shown|driven|spun|bound|"
-    "sent|shot|laid|lost|dug)"
+    "sent|shot|laid|lost|dug|broken|worn)"
 )
 _PAST = rf"(?:(?!(?:called|named|based|located|used|supposed|red)\b)\w+ed|{_IRREGULAR})"
 CAPITALISED = r"(?:(?:[A-Z]|Mrs?|Ms|Dr|St|Col|Rev|Gen|Capt)\.|[A-Z][\w’'-]+)"
@@ -77,7 +77,7 @@ _CLAUSES = tuple(
         # A class, with its adjectives, and a place, maker or date that follows.
         rf"{_BE} an? (?P<modifiers>"
         rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
-        rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|worn|seen)\b|"
+        rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile)\b|"
         rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
         rf"(?= (?:(?!of\b|to\b){SMALL}|{_IRREGULAR}|\w+ed)\b|\.?$|"
         rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|{_IRREGULAR})\b| of (?!the\b|an?\b))",

@@ -122,6 +122,7 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
         ("It is made by the team behind Fyn. It is near a garden laid out in 1920.", set()),
         ("It was owned by Mr. Roe and Col. Grey.", {("owned by", "Mr. Roe and Col. Grey")}),
         ("It is closed on Mondays. It has a clock made in Hull.", set()),
+        ("It is an hour from Hull. It has a handle broken in 1920.", set()),
         ("The lid is made of tin and weighs 2 kg.", set()),
         ("Iko is red, if wet. The leaves are 6 cm long. They are white.", set()),
     ],
