@@ -7,12 +7,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import apsw
+import apsw.sqlite_extra
 import numpy as np
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -302,6 +304,9 @@ def write_records(path: Path, records: list[dict]) -> Path:
 
 def connect(file: Path) -> apsw.Connection:
     """Connect to a database with page checksums, to read or change it without ku-rag."""
+    if "cksmvfs" not in apsw.vfs_names():
+        with closing(apsw.Connection(":memory:")) as other:
+            apsw.sqlite_extra.load(other, "cksumvfs")
     return apsw.Connection(str(file), vfs="cksmvfs")
 
 
