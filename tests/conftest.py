@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ from PIL import Image
 
 from ku_rag import KnowledgeBase, cli
 
-with contextlib.suppress(ImportError):
+with suppress(ImportError):
     # pymilvus closes all handlers of `logging` when it is imported, and that of absl, which
     # rouge-score imports, would close the sys.stderr that pytest captures.
     from absl.logging import get_absl_handler

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -120,20 +121,20 @@ class FactTable:
         return [Label(*columns) for columns in rows if not is_internal(columns[1])]
 
     @cached_property
-    def _label_keys(self) -> dict[int, str]:
-        return dict(self.connection.execute("SELECT row, key FROM labels"))
-
-    @cached_property
-    def _keys_of_sentences(self) -> frozenset[str]:
-        query = "SELECT key FROM labels WHERE origin = ?"
-        return frozenset(self.connection.column(query, (SENTENCE,)))
+    def _labels_of_sentences(self) -> dict[int, list[int]]:
+        """Rows of labels → rows of all labels of that name, where sentences state such facts."""
+        rows: dict[str, list[int]] = {}
+        stated = set()
+        for row, key, origin in self.connection.execute("SELECT row, key, origin FROM labels"):
+            rows.setdefault(key, []).append(row)
+            if origin == SENTENCE:
+                stated.add(key)
+        return {row: rows[key] for key in stated for row in rows[key]}
 
     def sentence_labels(self, test: FactTest) -> list[int]:
         """Return the rows of all labels named as those of a test, if sentences state such facts."""
-        keys = {self._label_keys[label] for label in test.labels}
-        if keys.isdisjoint(self._keys_of_sentences):
-            return []
-        return [row for row, key in self._label_keys.items() if key in keys]
+        every = (self._labels_of_sentences.get(label, ()) for label in test.labels)
+        return [*dict.fromkeys(chain.from_iterable(every))]
 
     def labels_of_values(self, keys: Collection[str]) -> list[tuple[str, Label]]:
         """Return each key of some values with each label that units have it under."""

@@ -107,6 +107,7 @@ class UnitSetReader:
     text: str
     graph: Graph
     named: Sequence[tuple[range, Sequence[Constraint]]] = ()
+    _unread: dict[FactTest, Rows | None] = field(default_factory=dict)
 
     @cached_property
     def _tokens(self) -> list[Token]:
@@ -334,7 +335,9 @@ class UnitSetReader:
         possible: Rows | None = None
         for constraint in chosen:
             test, meet = constraint.test, constraint.units(self.table)
-            unread = unread_units(self.table, test, self._names(constraint.label)) if test else meet
+            if test and test not in self._unread:
+                self._unread[test] = unread_units(self.table, test, self._names(constraint.label))
+            unread = self._unread[test] if test else meet
             if unread is None:
                 return True
             meet = np.union1d(meet, unread)

@@ -19,6 +19,7 @@ from ku_rag.text.stems import every_stem
 from ku_rag.text.tokens import words
 
 _MOST_CHUNKS = 1_000
+"""Of more chunks with the words of a value or label, none is read."""
 _FLAGS = frozenset({"yes", "no", "true", "false"})
 
 
@@ -40,6 +41,6 @@ def unread_units(table: FactTable, test: FactTest, names: Collection[str]) -> Ro
         for unit, text in chunks
         for sentence in (text[slice(*span)] for span in sentences(text))
         if (not is_negated(words(sentence)) if test.keys else any(map(str.isdigit, sentence)))
-        if any(phrase <= every_stem(sentence) for phrase in phrases)
+        if (stated := every_stem(sentence)) and any(phrase <= stated for phrase in phrases)
     }
     return None if len(chunks) > _MOST_CHUNKS else np.array(sorted(units), np.int64)

@@ -12,8 +12,8 @@ from ku_rag.text.question import HEDGES
 from ku_rag.text.tokens import stop_words, words
 from ku_rag.text.values import DATE, DIMENSIONS, MONEY, amounts
 
-Said = list[tuple[str, str]]
-"""Labels and values."""
+LabelledValues = list[tuple[str, str]]
+"""Pairs of a label and a value."""
 AMOUNT = r"(?:[$€£] ?)?\d(?:[\d., \xa0]*\d)?(?: ?(?:[^\W\d_]+[²³]?|[€$£%]))?"
 WORD = r"[^\W\d_A-Z][\w’'-]*"
 FINITE = (
@@ -126,11 +126,11 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(clauses):
         matches = (match for pattern in _CLAUSES if (match := pattern.match(clauses, at)))
-        said, end = next((read for m in matches if (read := _of_clause(m, when))[0]), ([], at))
-        yield from said
+        facts, end = next((read for m in matches if (read := _of_clause(m, when))[0]), ([], at))
+        yield from facts
         # "A lamp [made of brass]" goes on; of a clause that is not read, the next may be.
-        joint = said and (
-            (said[0][0] == "is a" and _ON.match(clauses, end)) or _AND.match(clauses, end)
+        joint = facts and (
+            (facts[0][0] == "is a" and _ON.match(clauses, end)) or _AND.match(clauses, end)
         )
         joint = joint or _SKIPPED.match(clauses, end)
         if not joint or (joint.re is _SKIPPED and _OTHER.search(joint[0])):
@@ -138,52 +138,52 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
         at = joint.end()
 
 
-def _of_clause(match: re.Match[str], when: str) -> tuple[Said, int]:
+def _of_clause(match: re.Match[str], when: str) -> tuple[LabelledValues, int]:
     """Return the labels and values of a clause, and its end."""
     end, groups = match.end(), {label: value for label, value in match.groupdict().items() if value}
-    said: Said = []
+    facts: LabelledValues = []
     if "verb" in groups:
         return read_adjuncts(match.string, end, groups["verb"], when)
     if "material" in groups:
-        said, end = read_adjuncts(match.string, end, "made", when)
-        return [("material", groups["material"]), *said], end
+        facts, end = read_adjuncts(match.string, end, "made", when)
+        return [("material", groups["material"]), *facts], end
     if "measure" in groups:
         more: re.Match[str] | None = match
         while more:
-            said.append((_MEASURES[more["measure"]], more["measured"]))
+            facts.append((_MEASURES[more["measure"]], more["measured"]))
             end = more.end("measure")
             more = _MORE.match(match.string, end)
     elif "flag" in groups:
-        said = [(groups["flag"], "no" if "no" in groups else "yes")]
+        facts = [(groups["flag"], "no" if "no" in groups else "yes")]
     elif "is_a" in groups:
         modifiers = re.split(r",? ", groups.get("modifiers", ""))
-        said = [("is a", groups["is_a"])]
-        said += [("is", word) for word in modifiers if word not in stop_words() | {""}]
+        facts = [("is a", groups["is_a"])]
+        facts += [("is", word) for word in modifiers if word not in stop_words() | {""}]
     elif "done" in groups:
-        said = [(groups["does"], groups["done"])] if is_fit("amount", groups["done"]) else []
+        facts = [(groups["does"], groups["done"])] if is_fit("amount", groups["done"]) else []
     else:
         pairs = (("label", "value"), ("counted", "count"), ("part", "adjective"), ("past", "when"))
-        said = [(groups[a], groups[b]) for a, b in pairs if a in groups]
-        said = said or [(label.replace("_", " "), value) for label, value in groups.items()]
+        facts = [(groups[a], groups[b]) for a, b in pairs if a in groups]
+        facts = facts or [(label.replace("_", " "), value) for label, value in groups.items()]
     barred = HEDGES | stop_words() - {"is"}
-    return [fact for fact in said if fact[0] not in barred and is_fit(*fact)], end
+    return [fact for fact in facts if fact[0] not in barred and is_fit(*fact)], end
 
 
-def read_adjuncts(clauses: str, at: int, verb: str, when: str = "") -> tuple[Said, int]:
-    """Return who did what a participle says, when and where, and the end of it."""
+def read_adjuncts(clauses: str, at: int, verb: str, when: str = "") -> tuple[LabelledValues, int]:
+    """Return the agent, date and place of a participle, and their end."""
     labels = {"when": "year" if verb in _DATED else verb, "where": f"{verb} in"}
-    said = [(labels["when"], when)] if when else []
+    facts = [(labels["when"], when)] if when else []
     while match := _ADJUNCTS.match(clauses, at):
         if match["by"]:
-            said += agent_labels(verb, match["by"])
+            facts += agent_labels(verb, match["by"])
         elif match.lastgroup:
-            said.append((labels[match.lastgroup], match[match.lastgroup]))
+            facts.append((labels[match.lastgroup], match[match.lastgroup]))
         at = match.end()
-    return said, at
+    return facts, at
 
 
-def agent_labels(verb: str, agent: str) -> Said:
-    """Return who did what a participle says."""
+def agent_labels(verb: str, agent: str) -> LabelledValues:
+    """Return the agent of a participle: "built by", and "made by" where it means the same."""
     labels = dict.fromkeys((f"{verb} by", "made by" if verb in _MAKING else f"{verb} by"))
     return [(label, _DESCRIBED.sub("", agent)) for label in labels]
 

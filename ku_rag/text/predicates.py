@@ -19,7 +19,7 @@ from ku_rag.text.clauses import (
     FINITE,
     SMALL,
     WORD,
-    Said,
+    LabelledValues,
     agent_labels,
     is_fit,
     read_adjuncts,
@@ -95,24 +95,26 @@ def predicates(text: str, name: str) -> Iterator[Predicate]:
         sentence = match[0].lstrip("# ")
         if not sentence[:1].isupper():
             continue
-        said, is_on_thing = _of_sentence(sentence, nouns, is_pronoun=is_own)
+        facts, is_on_thing = _of_sentence(sentence, nouns, is_pronoun=is_own)
         is_named = re.search(rf"\b{re.escape(nouns[0])}\b", sentence) is not None
         is_named &= not sentence.startswith(("A ", "An ", "Another ", "The "))
         is_own = is_on_thing or is_named or (is_own and not _INTRODUCES.match(sentence))
-        if said and _HEDGES.isdisjoint(words(_MONTH.sub("", sentence))):
-            nouns += (value for label, value in said if label == "is a")
-            yield from (Predicate(label, value, *match.span()) for label, value in said)
+        if facts and _HEDGES.isdisjoint(words(_MONTH.sub("", sentence))):
+            nouns += (value for label, value in facts if label == "is a")
+            yield from (Predicate(label, value, *match.span()) for label, value in facts)
 
 
-def _of_sentence(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> tuple[Said, bool]:
+def _of_sentence(
+    sentence: str, nouns: Sequence[str], *, is_pronoun: bool
+) -> tuple[LabelledValues, bool]:
     """Return what a sentence says of the thing, and whether it is on the thing."""
-    opening, begin, when, said = "", 0, "", list[tuple[str, str]]()
+    opening, begin, when, facts = "", 0, "", list[tuple[str, str]]()
     if match := _PARTICIPIAL.match(sentence):
         first, _, rest = match["phrase"].partition(" ")
         opening, begin = f" {_GERUNDS.get(first, first.lower())} {rest}", match.end()
     elif match := _AT_AMOUNT.match(sentence):
         amount, begin = match["amount"], match.end()
-        said = [(label, amount) for label in ("weight", "price") if is_fit(label, amount)]
+        facts = [(label, amount) for label in ("weight", "price") if is_fit(label, amount)]
     elif _subject(sentence, nouns, is_pronoun=is_pronoun) is None and (
         match := _FRONTED.match(sentence)
     ):
@@ -128,11 +130,11 @@ def _of_sentence(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> tu
         return _active(sentence, nouns, is_pronoun=is_pronoun)
     rest = start[end:].removeprefix(" itself")
     if match := _THIS.match(start) or (None if has_class else _AS_WHOLE.match(start)):
-        said += read_clauses(f" is a {match['class']}.")
+        facts += read_clauses(f" is a {match['class']}.")
     if match := _APPOSITION.match(rest):
-        said += read_clauses(f" is{match[1]}.")
+        facts += read_clauses(f" is{match[1]}.")
         rest = rest[match.end() :]
-    return [*said, *read_clauses(opening), *read_clauses(rest, when)], True
+    return [*facts, *read_clauses(opening), *read_clauses(rest, when)], True
 
 
 def _subject(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> int | None:
@@ -148,7 +150,9 @@ def _subject(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> int | 
     return pronoun.end() if pronoun else None
 
 
-def _active(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> tuple[Said, bool]:
+def _active(
+    sentence: str, nouns: Sequence[str], *, is_pronoun: bool
+) -> tuple[LabelledValues, bool]:
     """Return what a sentence with an agent says, "Ann Roe built it in 1901.", and if it is own."""
     match = _FOR_SALE.match(sentence)
     if match and _subject(match["thing"], nouns, is_pronoun=is_pronoun):
@@ -158,9 +162,9 @@ def _active(sentence: str, nouns: Sequence[str], *, is_pronoun: bool) -> tuple[S
     end = _subject(sentence[begin:], nouns, is_pronoun=is_pronoun) if match else None
     if match is None or end is None:
         return [], False
-    said = read_adjuncts(sentence, begin + end, match["verb"])[0]
+    facts = read_adjuncts(sentence, begin + end, match["verb"])[0]
     if this := _THIS.match(sentence, begin):
-        said += read_clauses(f" is a {this['class']}.")
+        facts += read_clauses(f" is a {this['class']}.")
     if match["agent"] not in _PRONOUNS_OF_AGENTS:
-        said += agent_labels(match["verb"], match["agent"])
-    return said, True
+        facts += agent_labels(match["verb"], match["agent"])
+    return facts, True

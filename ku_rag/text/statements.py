@@ -47,7 +47,7 @@ _PREDICATIVE = re.compile(
     r"^(?:\w+ed|built|sewn|given|kept|known|shown|sold) (?:of|by|in|from|to|for|at|on|with)\b|"
     r" (?:and|but) (?:is|was|has|weighs|costs)\b|^\d\S* ?\S+ (?:tall|high|wide|long|deep)\b"
 )
-"""What is said of a thing, and no value: "The lamp is 45 cm tall"."""
+"""A predicate, which is no value of a label: "The lamp is [45 cm tall]"."""
 # The letter comes first, so that the search for it is fast.
 _SENTENCE = re.compile(
     r"[TI](?:(?<=^.)|(?<=[.!?] .))(?:(?<=T)he(?:ir)?|(?<=I)ts)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
