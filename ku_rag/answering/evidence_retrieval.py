@@ -122,7 +122,7 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
         return Paths(evidence, why=why)
     cited = tuple(piece.label for piece in evidence[: len(ways)])
     places = (
-        ("in labelled lines", lines),
+        ("in lines and sentences of texts", lines),
         ("in metadata", [way for way in ways if way.steps and way.steps[0].has_value]),
         (
             "by following relations in the graph",

@@ -347,7 +347,7 @@ def test_more_units_than_an_answer_lists_are_counted(kb):
 
 def test_facts_are_cited_where_they_are_stated(plants):
     answer = plants.query(None, "Which plants are red?")
-    assert answer.reading.why == "Found in labelled lines and in metadata."
+    assert answer.reading.why == "Found in lines and sentences of texts and in metadata."
     line, field = answer.citations
     (piece,) = (piece for piece in answer.chunks if piece.label == line)
     start, end = answer.reading.spans[0]
