@@ -27,6 +27,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -43,7 +44,7 @@ SHAPES = {"chunk": 10_000_000, "records": 1_000_000, "ten": 100_000, "pictures":
 """Shapes, and the most units of each that are measured."""
 PEERS = {name: 100_000 for name in SYSTEMS} | {"LanceDB": 1_000_000, "Milvus": 1_000_000}
 """Most units of another system that are measured, all in the shape "chunk"."""
-STAGES = ("build", "ask", "change", "maintain")
+STAGES = ("build", "index", "ask", "change", "maintain")
 VARIABLES = dict.fromkeys(
     ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"), "1"
 ) | {"PYTHONDONTWRITEBYTECODE": ""}
@@ -58,6 +59,10 @@ def stage(name: str, system: str, data: Data, folder: Path) -> Figures:
     started = time.process_time()
     opened = SYSTEMS[system](folder, data)
     figures: Figures = {}
+    if name == "index":
+        started = processor_time(opened.server)
+        opened.build_index()
+        return {"index, s": round(processor_time(opened.server) - started, 1)}
     if name == "ask":
         figures["open, with imports"] = round(1000 * (processor_time(opened.server) - started), 1)
     vectors = None if data.shape in COMPUTED else next(data.batches())[2][:REPEATS]
@@ -82,7 +87,7 @@ def stage(name: str, system: str, data: Data, folder: Path) -> Figures:
 
 
 def build(system: str, data: Data, folder: Path) -> Figures:
-    """Add all units and build the indexes; the time to draw units is left out."""
+    """Add all units; the time to draw them is left out."""
     if data.shape == "pictures":
         for number in range(2 * data.units):
             picture(number).save(folder / f"{number}.png")
@@ -92,10 +97,8 @@ def build(system: str, data: Data, folder: Path) -> Figures:
     drawn, started = time.process_time() - started, time.process_time()
     opened = SYSTEMS[system](folder, data)
     opened.build()
-    spent, started = processor_time(opened.server) - started - drawn, processor_time(opened.server)
-    opened.build_index()
-    index = processor_time(opened.server) - started
-    return {"bulk, units a second": round(data.units / spent), "index, s": round(index, 1)}
+    spent = processor_time(opened.server) - started - drawn
+    return {"bulk, units a second": round(data.units / spent)}
 
 
 def recall(data: Data, queries: Vectors, answers: Sequence[Sequence[str]]) -> float:
@@ -138,27 +141,35 @@ def drop_page_cache(files: Iterable[Path]) -> None:
         os.close(handle)
 
 
-def measure(system: str, shape: str, units: int, parent: Path | None) -> Figures:
-    """Run all stages of a system in an empty folder, each in a process of its own."""
-    figures: Figures = {"load average": round(os.getloadavg()[0], 1)}
-    with tempfile.TemporaryDirectory(dir=parent) as folder:
-        for name in STAGES:
-            if name == "ask":
-                files = [file for file in Path(folder).rglob("*") if file.is_file()]
-                own = [
-                    file for file in files if file.parent != Path(folder) or file.suffix != ".png"
-                ]
-                figures["disk, MB"] = round(sum(file.stat().st_size for file in own) / 1e6)
-                drop_page_cache(files)
-            command = ["benchmarks.scale", "--stage", name, system, shape, units, folder]
-            run = run_stage(command, VARIABLES)
-            if "failed" in run:
-                raise SystemExit(
-                    f"{name} of {system}, {shape}, {units:,}: {run['failed']}\n"
-                    f"measured before: {json.dumps(figures)}"
-                )
-            figures |= run
-    return figures
+def measure(system: str, shape: str, units: int, parent: Path) -> Figures:
+    """Run all stages of a system, each in a process of its own, and delete its base.
+
+    The figures of each stage are kept beside the base: after an interruption or a failure the next
+    run goes on with the stage that is missing.
+    """
+    name = "-".join((system.lower().replace(" ", "-"), shape, str(units)))
+    folder, file = parent / name, parent / f"{name}.json"
+    stages: dict[str, Figures] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    for stage_name in STAGES[len(stages) :]:
+        figures: Figures = {}
+        if stage_name == "build":
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            figures["load average"] = round(os.getloadavg()[0], 1)
+        if stage_name == "ask":
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            own = [path for path in files if path.parent != folder or path.suffix != ".png"]
+            figures["disk, MB"] = round(sum(path.stat().st_size for path in own) / 1e6)
+            drop_page_cache(files)
+        command = ["benchmarks.scale", "--stage", stage_name, system, shape, units, folder]
+        run = run_stage(command, VARIABLES)
+        if "failed" in run:
+            raise SystemExit(f"{stage_name} of {name}: {run['failed']}\nmeasured: {file}")
+        stages[stage_name] = figures | run
+        file.write_text(json.dumps(stages), "utf-8")
+    shutil.rmtree(folder)
+    file.unlink()
+    return {row: value for figures in stages.values() for row, value in figures.items()}
 
 
 def table(results: Mapping[str, Figures]) -> str:
@@ -177,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--units", default="10000,100000,1000000")
     parser.add_argument("--shapes", default=",".join(SHAPES))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
-    parser.add_argument("--folder", type=Path, help="where bases are built; they are deleted")
+    parser.add_argument("--folder", type=Path, help="where bases are built, kept until measured")
     parser.add_argument("--write", action="store_true", help="write the result file")
     parser.add_argument("--stage", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -185,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, system, shape, units, path = options.stage
         print(json.dumps(stage(name, system, Data(shape, int(units)), Path(path))))
         return 0
+    parent = options.folder or Path(tempfile.mkdtemp())
     results = {}
     for shape in options.shapes.split(","):
         for units in map(int, options.units.split(",")):
@@ -192,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 most = SHAPES[shape] if system == "ku-rag" else PEERS[system] * (shape == "chunk")
                 if units > most:
                     continue
-                figures = measure(system, shape, units, options.folder)
+                figures = measure(system, shape, units, parent)
                 results[f"{system}, {shape}, {units:,}"] = figures
                 print(system, shape, units, json.dumps(figures), flush=True)
                 if options.write:

@@ -179,8 +179,8 @@ class KuRag(System):
         )
 
     def build_index(self) -> None:
-        """Choose and build the index."""
-        self.kb.tune(recall=0.99)
+        """Choose and build the index; of more than a million units, the kind that is chosen then."""
+        self.kb.tune(recall=0.99, kind="ivf-sq8" if self._data.units > LARGE else None)
 
     def ask(self, vectors: Vectors | None) -> Calls:
         """See `System.ask`."""
