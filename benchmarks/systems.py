@@ -179,7 +179,7 @@ class KuRag(System):
         )
 
     def build_index(self) -> None:
-        """Choose and build the index; of more than a million units, the kind that is chosen then."""
+        """Choose and build the index; beyond a million units, of one kind alone."""
         self.kb.tune(recall=0.99, kind="ivf-sq8" if self._data.units > LARGE else None)
 
     def ask(self, vectors: Vectors | None) -> Calls:
