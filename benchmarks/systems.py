@@ -640,7 +640,8 @@ class MilvusLite(System):
 
         self._data, self._client = data, MilvusClient(self._start(folder))
         if self._client.has_collection("rows"):
-            self._client.load_collection("rows", timeout=3600)
+            if self._client.list_indexes("rows"):
+                self._client.load_collection("rows", timeout=3600)
             return
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=True)
         schema.add_field("id", DataType.INT64, is_primary=True)
@@ -747,6 +748,13 @@ class Milvus(MilvusLite):
     def server(self) -> int | None:
         """See `System.server`."""
         return int(self._server.server_proc.pid)
+
+    def ask(self, vectors: Vectors | None) -> Calls:
+        """See `System.ask`; the server has no pages beyond 16,384 rows."""
+        calls = super().ask(vectors)
+        if self._data.units > 16_384:
+            del calls["list, page 1,000"]
+        return calls
 
 
 SYSTEMS: dict[str, type[System]] = {
