@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from operator import neg
 
 import numpy as np
 
@@ -94,8 +96,8 @@ def search(
     if among is not None:
         rows = np.fromiter(scores, np.int64)
         scores = {row: scores[row] for row in rows[contains(among, rows)].tolist()}
-    best = sorted((-score, row) for row, score in scores.items())[:k]
-    return [(row, round(-score, 4)) for score, row in best]
+    best = nsmallest(k, zip(map(neg, scores.values()), scores, strict=True))
+    return [(row, round(-cost, 4)) for cost, row in best]
 
 
 def _cosines(
