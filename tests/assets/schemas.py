@@ -14,7 +14,7 @@ from tests.conftest import picture, write_records
 
 
 class Hashed:
-    """Vectors from hashes of contents: what is stored with it can be opened by every version."""
+    """Vectors from hashes of contents: a base stored with them can be opened by every version."""
 
     dim, max_tokens, cross_modal, fingerprint = 8, 12, False, "tests/hashed:8"
 
@@ -34,12 +34,12 @@ class Hashed:
 
     def _vectors(self, contents: Sequence[bytes]) -> np.ndarray:
         rows = [np.frombuffer(hashlib.sha256(c).digest()[:8], np.uint8) for c in contents]
-        found = np.array(rows, np.float32).reshape(len(contents), 8) - 127.5
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = np.array(rows, np.float32).reshape(len(contents), 8) - 127.5
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def fill(kb: KnowledgeBase, data: Path) -> None:
-    """Bring every kind of row into a base: ingested, shared, added, joined, updated, related."""
+    """Add every kind of row to a base: ingested, shared, added, joined, updated, related."""
     write_records(
         data / "units.jsonl",
         [

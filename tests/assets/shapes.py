@@ -1,7 +1,7 @@
-"""Drawn pictures of shapes on cluttered grounds, with the truth of where each shape is.
+"""Drawn pictures of shapes on cluttered backgrounds, with the true mask of each shape.
 
 The small segmentation model beside this file was trained on such pictures (train_shapes.py); tests
-and benchmarks draw others of them, by other seeds.
+and benchmarks draw other pictures from other seeds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from PIL import Image, ImageDraw, ImageFilter
 
 KINDS = ("ellipse", "box", "triangle", "star")
 _FINER = 3
-"""Shapes are drawn this much finer and scaled down, so that their edges are smooth."""
+"""Factor by which shapes are drawn larger and then scaled down, for smooth edges."""
 
 Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a shape is painted: the same look makes the same thing at every size and place."""
+    """How a shape is painted: one look is the same thing at every size and position."""
 
     kind: str
     pattern: str
@@ -35,9 +35,9 @@ class Drawn:
     """A shape in a picture.
 
     Args:
-        look: what it is.
+        look: how it is painted.
         outline: float64[n, 2], corners in pixels.
-        mask: bool[height, width], the whole shape, of the whole picture's size.
+        mask: bool[height, width], the pixels of the shape, in the size of the picture.
     """
 
     look: Look
@@ -51,8 +51,8 @@ class Drawn:
         return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
 
-def look(random: np.random.Generator) -> Look:
-    """Some look: a kind, two colours that differ well, a pattern."""
+def random_look(random: np.random.Generator) -> Look:
+    """A random look: a kind, two colours that differ clearly, a pattern."""
     first = random.integers(0, 256, 3)
     second = random.integers(0, 256, 3)
     while np.abs(first - second).max() < 90:
@@ -75,24 +75,24 @@ def scene(
     """A picture of one to five shapes that hardly overlap.
 
     Args:
-        random: decides everything.
+        random: source of every random choice.
         size: width and height in pixels.
-        looks: the shapes to draw; those that find no room are left out. None draws any.
-        sides: a shape's diameter is between these, as shares of the shorter side.
+        looks: the shapes to draw; a shape that does not fit is omitted. None: random looks.
+        sides: bounds of a shape's diameter, as fractions of the shorter side.
     """
     if looks is None:
-        looks = [look(random) for _ in range(random.integers(1, 6))]
+        looks = [random_look(random) for _ in range(random.integers(1, 6))]
     image = _ground(random, size)
-    taken = np.zeros((size[1], size[0]), bool)
+    covered = np.zeros((size[1], size[0]), bool)
     drawn = []
-    for one in looks:
+    for look in looks:
         for _ in range(12):
             radius = random.uniform(*sides) * min(size) / 2
             middle = np.array([random.uniform(radius * 0.6, side - radius * 0.6) for side in size])
-            shape = Drawn(one, outline := _outline(one, radius) + middle, _mask(outline, size))
-            if (shape.mask & taken).sum() < 0.04 * shape.mask.sum():
-                image.paste(_paint(one, outline, size), mask=_smooth(outline, size))
-                taken |= shape.mask
+            shape = Drawn(look, outline := _outline(look, radius) + middle, _mask(outline, size))
+            if (shape.mask & covered).sum() < 0.04 * shape.mask.sum():
+                image.paste(_paint(look, outline, size), mask=_smooth(outline, size))
+                covered |= shape.mask
                 drawn.append(shape)
                 break
     noise = random.normal(0, random.uniform(0, 8), (size[1], size[0], 3))
@@ -100,13 +100,13 @@ def scene(
     return Image.fromarray(pixels), drawn
 
 
-def alone(one: Look, side: int = 160) -> Image.Image:
-    """The shape by itself on white, as a shop or a book would show it."""
+def alone(look: Look, side: int = 160) -> Image.Image:
+    """A picture of one shape on white, as in a shop or a book."""
     size = (side, side)
-    outline = _outline(one, side * 0.42)
+    outline = _outline(look, side * 0.42)
     outline += (np.array(size) - outline.max(0) - outline.min(0)) / 2
     image = Image.new("RGB", size, "white")
-    image.paste(_paint(one, outline, size), mask=_smooth(outline, size))
+    image.paste(_paint(look, outline, size), mask=_smooth(outline, size))
     return image
 
 
@@ -118,17 +118,17 @@ def _colour(values: NDArray[np.int64]) -> Colour:
     return red, green, blue
 
 
-def _outline(one: Look, radius: float) -> NDArray[np.float64]:
-    """Corners around (0, 0)."""
+def _outline(look: Look, radius: float) -> NDArray[np.float64]:
+    """Corners of the shape, centred on (0, 0)."""
     angles, radii = {
         "ellipse": (np.linspace(0, 2 * np.pi, 40, endpoint=False), np.ones(40)),
         "box": (np.pi / 4 + np.arange(4) * np.pi / 2, np.ones(4)),
         "triangle": (np.arange(3) * 2 * np.pi / 3, np.ones(3)),
         "star": (np.arange(10) * np.pi / 5, np.tile([1.0, 0.45], 5)),
-    }[one.kind]
+    }[look.kind]
     corners = np.stack([np.cos(angles), np.sin(angles)], 1) * radii[:, None] * radius
-    corners[:, 1] *= min(one.aspect, 1 / one.aspect)
-    cos, sin = np.cos(one.turn), np.sin(one.turn)
+    corners[:, 1] *= min(look.aspect, 1 / look.aspect)
+    cos, sin = np.cos(look.turn), np.sin(look.turn)
     turned: NDArray[np.float64] = corners @ np.array([[cos, sin], [-sin, cos]])
     return turned
 
@@ -143,20 +143,20 @@ def _smooth(outline: NDArray[np.float64], size: tuple[int, int]) -> Image.Image:
     return fine.resize(size, Image.Resampling.BOX)
 
 
-def _paint(one: Look, outline: NDArray[np.float64], size: tuple[int, int]) -> Image.Image:
-    """The shape's pattern over a whole picture; it turns and grows with the shape."""
+def _paint(look: Look, outline: NDArray[np.float64], size: tuple[int, int]) -> Image.Image:
+    """A picture filled with the pattern, which is rotated and scaled with the shape."""
     middle = outline.mean(0)
     radius = np.linalg.norm(outline - middle, axis=1).max()
     across, down = np.meshgrid(np.arange(size[0]) - middle[0], np.arange(size[1]) - middle[1])
-    cos, sin = np.cos(one.turn), np.sin(one.turn)
+    cos, sin = np.cos(look.turn), np.sin(look.turn)
     along, aside = (across * cos + down * sin) / radius, (down * cos - across * sin) / radius
     second = {
         "plain": np.zeros_like(along, bool),
         "stripes": np.floor(along * 3) % 2 == 0,
         "checks": (np.floor(along * 2) + np.floor(aside * 2)) % 2 == 0,
         "rings": np.floor(np.hypot(along, aside) * 4) % 2 == 0,
-    }[one.pattern]
-    pixels = np.where(second[..., None], one.colours[1], one.colours[0]).astype(np.uint8)
+    }[look.pattern]
+    pixels = np.where(second[..., None], look.colours[1], look.colours[0]).astype(np.uint8)
     return Image.fromarray(pixels)
 
 

@@ -10,9 +10,9 @@ from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.regions.crops import crop
 from ku_rag.retrieval.image_matching import match_regions, one_blas_thread
 from ku_rag.types import Region
-from tests.assets.shapes import alone, look, scene
+from tests.assets.shapes import alone, random_look, scene
 
-LOOKS = [look(np.random.default_rng(seed)) for seed in range(40)]
+LOOKS = [random_look(np.random.default_rng(seed)) for seed in range(40)]
 
 
 @pytest.fixture(scope="module")
