@@ -30,23 +30,23 @@ JSON_TYPES = {
 
 def key_paths(value: Any, path: str = "$") -> dict[str, set[str]]:
     """Every key path of a JSON value with its JSON types; the items of a list are merged."""
-    found = {path: {JSON_TYPES[type(value)]}}
+    paths = {path: {JSON_TYPES[type(value)]}}
     inner = (
-        [(f"{path}.{key}", one) for key, one in value.items()]
+        [(f"{path}.{key}", item) for key, item in value.items()]
         if isinstance(value, dict)
-        else [(f"{path}[]", one) for one in value]
+        else [(f"{path}[]", item) for item in value]
         if isinstance(value, list)
         else []
     )
-    for below, one in inner:
-        for key, types in key_paths(one, below).items():
-            found.setdefault(key, set()).update(types)
-    return found
+    for below, item in inner:
+        for key, types in key_paths(item, below).items():
+            paths.setdefault(key, set()).update(types)
+    return paths
 
 
 @dataclass
 class Recorder:
-    """Runs commands and records what each prints and exits with."""
+    """Runs commands and records the exit code and the JSON keys of each."""
 
     ku: Callable[..., Run]
     root: Path
@@ -54,13 +54,13 @@ class Recorder:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __call__(self, name: str, *arguments: object) -> Any:
-        """Run `ku ARGUMENTS --json`; its JSON, or None where nothing was printed."""
+        """Run `ku ARGUMENTS --json` and return its JSON, or None if it printed nothing."""
         run = self.ku(*map(str, arguments), "--json")
         assert "Traceback" not in run.err
         return self._record(name, run)
 
     def fails(self, *arguments: object) -> None:
-        """Run `ku ARGUMENTS`, which prints no data; its name is the arguments."""
+        """Run `ku ARGUMENTS`, which prints no data; the run is named after its arguments."""
         run = self.ku(*map(str, arguments))
         assert (run.out, "Traceback" in run.err) == ("", False)
         self._record(" ".join(["ku", *map(str, arguments)]), run)
@@ -84,14 +84,14 @@ def instance(schema: dict[str, Any]) -> Any:
     types = schema.get("type", "string")
     kind = types if isinstance(types, str) else types[0]
     if kind == "object":
-        return {key: instance(one) for key, one in schema.get("properties", {}).items()}
+        return {key: instance(member) for key, member in schema.get("properties", {}).items()}
     return {"array": [], "string": "Italy", "boolean": True, "integer": 1, "number": 1.0}[kind]
 
 
 def reply(body: dict[str, Any]) -> Said:
-    """What the endpoint answers: an object where a schema is given, a text elsewhere."""
-    wanted = body.get("response_format", {}).get("json_schema", {}).get("schema")
-    return says(json.dumps(instance(wanted)) if wanted else "Italy")
+    """Reply of the endpoint: an object if the request has a schema, otherwise a text."""
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+    return says(json.dumps(instance(schema)) if schema else "Italy")
 
 
 def units(run: Recorder) -> None:
@@ -205,12 +205,12 @@ def questions(run: Recorder) -> None:
 def evaluation(run: Recorder) -> None:
     """Runs over questions, and comparisons of runs and methods."""
     photo = write_fruits(run.root) / "Kiwi" / "photo.png"
-    asked = [
+    records = [
         {"id": "a", "question": "Which country does it come from?", "image": str(photo)},
         {"id": "b", "question": "Is Mango sweet?", "answers": ["yes"], "units": ["Mango"]},
         {"id": "c", "question": 5},
     ]
-    write_records(run.root / "asked.jsonl", asked)
+    write_records(run.root / "asked.jsonl", records)
     run("ingest", "ingest", run.root / "fruits")
     run("eval", "eval", "asked.jsonl", "--out", "ku")
     run("eval, plain", "eval", "asked.jsonl", "--out", "plain", "--method", "plain")
@@ -257,15 +257,15 @@ def graph(run: Recorder) -> None:
     run("graph paths, none", "graph", "paths", "Slam", "Barioth")
     question = "Which attack follows when the Zinogre is charged?"
     run("graph search", "graph", "search", question)
-    told = ("--hints", "It is angry.", "--topic", "Zinogre", "--image", "wolf.png")
+    options = ("--hints", "It is angry.", "--topic", "Zinogre", "--image", "wolf.png")
     bounds = ("--most", 2, "--rounds", 3, "--depth-first")
-    run("graph search, options", "graph", "search", question, *told, *bounds)
+    run("graph search, options", "graph", "search", question, *options, *bounds)
     run("graph search, nothing found", "graph", "search", "Who painted it?")
     run("graph export, JSON lines", "graph", "export", "out.jsonl")
     run("graph export, GraphML", "graph", "export", "out.graphml")
     run("graph export, workbooks", "graph", "export", "out")
-    for made in ("out.jsonl", "out.graphml", "out"):
-        run(f"graph import, {made}", "graph", "import", made, "--kb", f"kb of {made}")
+    for exported in ("out.jsonl", "out.graphml", "out"):
+        run(f"graph import, {exported}", "graph", "import", exported, "--kb", f"kb of {exported}")
     run("graph delete, relation", "graph", "delete", *relation, "--condition", "wet")
     run("graph delete", "graph", "delete", "Barioth")
     run("show", "show", "Zinogre")
@@ -336,12 +336,12 @@ def models(run: Recorder) -> None:
     """Weights of models, none of which is downloaded."""
     run("models list", "models", "list")
     run("models verify, none", "models", "verify")
-    known = weights.models()["yolov8n-seg"]
+    model = weights.models()["yolov8n-seg"]
     run.monkeypatch.setenv("KU_CACHE", str(run.root / "cache"))
-    file = run.root / "cache" / known.local
+    file = run.root / "cache" / model.local
     file.parent.mkdir(parents=True)
     file.touch()
-    os.truncate(file, known.size)
+    os.truncate(file, model.size)
     run("models list, damaged", "models", "list")
     run("models path", "models", "path", "yolov8n-seg")
     run("models verify, damaged", "models", "verify")
@@ -361,7 +361,7 @@ def demo(run: Recorder) -> None:
 
 
 def errors(run: Recorder) -> None:
-    """Exit codes of what cannot be done."""
+    """Exit codes of commands that fail."""
     run("ingest", "ingest", write_fruits(run.root))
     photo = "fruits/Kiwi/photo.png"
     for wrong in (
@@ -426,6 +426,6 @@ def locked(run: Recorder) -> None:
 
 
 SCENARIOS = {
-    one.__name__: one
-    for one in (units, questions, evaluation, graph, transfer, models, demo, errors, locked)
+    scenario.__name__: scenario
+    for scenario in (units, questions, evaluation, graph, transfer, models, demo, errors, locked)
 }

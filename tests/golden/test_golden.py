@@ -1,6 +1,6 @@
 """The JSON keys and exit codes of every command are those of golden.json.
 
-`pytest tests/golden --update --long` writes golden.json anew; its difference is part of the review.
+`pytest tests/golden --update --long` rewrites golden.json; review its diff.
 """
 
 from __future__ import annotations
