@@ -19,12 +19,12 @@ from tests.assets.shapes import scene
 pytestmark = pytest.mark.torch
 
 SIDE = 32
-"""Pictures are made this small, so that a network of 44 million random weights is quick."""
+"""Side of the pictures: small, so that a network of 44 million random weights is fast."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Threads that wait for each other on a busy machine take twenty times as long."""
+    """Use one thread: several that wait for each other on a busy machine are 20 times slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -32,8 +32,8 @@ def one_thread():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A network of torchvision with random weights, and the file that they are saved in."""
+def saved_network(tmp_path_factory):
+    """A network of torchvision with random weights, and the path of its saved weights."""
     torch.manual_seed(3)
     network = detection.maskrcnn_resnet50_fpn_v2(
         weights=None,
@@ -49,8 +49,8 @@ def made(tmp_path_factory):
     path.unlink()
 
 
-def test_it_finds_what_torchvision_finds(made):
-    network, path = made
+def test_it_finds_what_torchvision_finds(saved_network):
+    network, path = saved_network
     segmenter = MaskRCNNSegmenter(str(path), device="cpu", confidence=0.0, side=SIDE, min_side=1)
     image, _ = scene(np.random.default_rng(5), (160, 100))
     with torch.inference_mode():
@@ -58,22 +58,22 @@ def test_it_finds_what_torchvision_finds(made):
         expected = network([pixels])[0]
     detections = segmenter.find(image)
     assert 0 < len(detections) <= len(expected["boxes"])
-    scores = [detection.confidence for detection in detections]
+    scores = [instance.confidence for instance in detections]
     assert scores == sorted(scores, reverse=True)
-    for one in detections[:20]:
-        at = int((expected["scores"] - one.confidence).abs().argmin())
-        np.testing.assert_allclose(one.box, expected["boxes"][at].numpy(), atol=1.01)
-        assert one.name == f"thing {int(expected['labels'][at])}"
-        x0, y0, x1, y1 = one.box
-        assert one.mask.shape == (y1 - y0, x1 - x0)
+    for instance in detections[:20]:
+        at = int((expected["scores"] - instance.confidence).abs().argmin())
+        np.testing.assert_allclose(instance.box, expected["boxes"][at].numpy(), atol=1.01)
+        assert instance.name == f"thing {int(expected['labels'][at])}"
+        x0, y0, x1, y1 = instance.box
+        assert instance.mask.shape == (y1 - y0, x1 - x0)
     assert isinstance(segmenter, Segmenter)
     regions = segmenter.propose(image)
     assert [region.box for region in regions] == [
-        one.box for one in detections if one.box != (0, 0, 160, 100)
+        instance.box for instance in detections if instance.box != (0, 0, 160, 100)
     ]
     for region in regions:
         assert (region.source, region.score) == ("maskrcnn", None)
-        assert any(np.array_equal(region.mask, one.mask) for one in detections)
+        assert any(np.array_equal(region.mask, instance.mask) for instance in detections)
 
 
 def test_only_what_is_large_enough_and_not_the_whole_is_proposed():
@@ -95,8 +95,8 @@ def test_only_what_is_large_enough_and_not_the_whole_is_proposed():
     assert regions[0].mask is detections[2].mask
 
 
-def test_the_fingerprint_names_weights_and_parameters(made):
-    _, path = made
+def test_the_fingerprint_names_weights_and_parameters(saved_network):
+    _, path = saved_network
     segmenter = ku_rag.load_segmenter(f"maskrcnn:{path}", device="cpu", min_side=30)
     assert segmenter.fingerprint.startswith("maskrcnn:")
     assert segmenter.fingerprint.endswith(" side=800 confidence=0.5 overlap=0.7 min_side=30")
@@ -113,11 +113,11 @@ def test_masks_lie_where_the_network_put_them():
         torch.from_numpy(disc)[None, None], torch.tensor([box]).float(), (200, 320)
     )
     expected = pasted[0, 0].numpy()[20:140, 10:90] > 0.5
-    found = drawn(disc, (80, 120))
-    assert (found & expected).sum() / (found | expected).sum() > 0.98
+    mask = drawn(disc, (80, 120))
+    assert (mask & expected).sum() / (mask | expected).sum() > 0.98
 
 
-# ---- files that are not what they should be ----------------------------------------------------
+# ---- damaged and unsuitable files --------------------------------------------------------------
 
 
 def refused(path, message, error=BadInput):
@@ -127,7 +127,7 @@ def refused(path, message, error=BadInput):
 
 
 class Touches:
-    """Pickles as a command that leaves a file."""
+    """Pickles as a command that creates a file."""
 
     def __init__(self, marker):
         self.marker = marker

@@ -22,7 +22,7 @@ HALF[:, :20] = True
 
 @dataclass(frozen=True)
 class Colours:
-    """A cross-modal encoder: a text is the colours that it names, a picture its mean colour."""
+    """A cross-modal encoder of colours: those that a text names, and the mean of a picture."""
 
     max_tokens: int = 6
     cross_modal = True
@@ -50,7 +50,7 @@ class Colours:
 
 @pytest.fixture
 def scene():
-    """Grey, with a red square at the left, a green one in the middle, half red, half blue right."""
+    """A grey picture with a red, a green and a half red, half blue square, from left to right."""
     image = Image.new("RGB", (200, 60), (90, 90, 90))
     image.paste(RED, (10, 10, 50, 50))
     image.paste(GREEN, (80, 10, 120, 50))
@@ -66,9 +66,9 @@ def scene():
 
 def test_the_only_region_that_passes_is_chosen(scene):
     image, regions = scene
-    found = choose(image, "Who made the green one?", regions, Colours(), threshold=0.5)
-    assert (found.box, found.source, found.score) == ((80, 10, 120, 50), "yolo", 1.0)
-    assert found.why == (
+    region = choose(image, "Who made the green one?", regions, Colours(), threshold=0.5)
+    assert (region.box, region.source, region.score) == ((80, 10, 120, 50), "yolo", 1.0)
+    assert region.why == (
         "1 of 3 regions passes the threshold 0.5; the best cosine to the question is 1.000"
     )
     alone = choose(image, "red", regions[:1], Colours(), threshold=0.5)
@@ -102,19 +102,19 @@ def test_none_or_several_take_the_whole_picture(scene):
 
 def test_without_regions_or_a_question_the_whole_picture_is_taken(scene):
     image, regions = scene
-    found = choose(image, "red", [], Colours())
-    assert (found.box, found.why) == (
+    region = choose(image, "red", [], Colours())
+    assert (region.box, region.why) == (
         (0, 0, 200, 60),
         "no region was proposed: the whole picture",
     )
-    found = choose(image, "  ", regions, Colours())
-    assert found.why == "there is no question to choose a region by: the whole picture"
+    region = choose(image, "  ", regions, Colours())
+    assert region.why == "there is no question to choose a region by: the whole picture"
 
 
 def test_a_background_that_is_masked_out_has_no_say(scene):
     image, regions = scene
-    kept = choose(image, "blue", regions, Colours(), threshold=0.5, background="keep")
-    assert (kept.box, kept.score) == ((150, 10, 190, 50), 0.7071)
+    unmasked = choose(image, "blue", regions, Colours(), threshold=0.5, background="keep")
+    assert (unmasked.box, unmasked.score) == ((150, 10, 190, 50), 0.7071)
     masked = choose(image, "blue", regions, Colours(), threshold=0.5, background="mask")
     assert masked.source == "whole"
     assert masked.why.startswith("0 of 3 regions pass ")
@@ -122,9 +122,9 @@ def test_a_background_that_is_masked_out_has_no_say(scene):
 
 def test_a_question_that_is_too_long_is_cut_for_the_comparison(scene):
     image, regions = scene
-    asked = "is it the green one there " + "or perhaps the red one " * 50
-    found = choose(image, asked, regions, Colours(), threshold=0.5)
-    assert found.box == (80, 10, 120, 50)
+    question = "is it the green one there " + "or perhaps the red one " * 50
+    region = choose(image, question, regions, Colours(), threshold=0.5)
+    assert region.box == (80, 10, 120, 50)
 
 
 def test_more_regions_than_are_held_at_once_are_compared_alike(scene):
@@ -159,8 +159,8 @@ def test_a_word_that_is_too_long_by_itself_is_cut_inside():
 
 def test_crops_keep_or_mask_the_background(scene):
     image, regions = scene
-    kept = np.asarray(crop(image, regions[2]))
-    np.testing.assert_array_equal(kept, np.asarray(image)[10:50, 150:190])
+    cropped = np.asarray(crop(image, regions[2]))
+    np.testing.assert_array_equal(cropped, np.asarray(image)[10:50, 150:190])
     masked = np.asarray(crop(image, regions[2], "mask"))
     assert masked.shape == (40, 40, 3)
     assert (masked[:, :20] == RED).all()

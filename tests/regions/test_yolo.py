@@ -26,12 +26,12 @@ import_ultralytics()  # before a test imports ultralytics itself
 
 WEIGHTS = Path(__file__).parents[1] / "assets" / "shapes-seg.pt"
 HELD_OUT = 90210
-"""Training draws its pictures from other seeds."""
+"""Seed of the drawings; training uses other seeds."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Threads that wait for each other on a busy machine take twenty times as long."""
+    """Use one thread: several that wait for each other on a busy machine are 20 times slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -45,7 +45,7 @@ def segmenter():
 
 @pytest.fixture(scope="module")
 def checkpoint():
-    """What the weights file holds, to be spoilt; it is our own file, so it may be unpickled."""
+    """Loads the weights file for tests that alter it; it is our own, so unpickling it is safe."""
     return lambda: torch.load(WEIGHTS, map_location="cpu", weights_only=False)
 
 
@@ -65,18 +65,18 @@ def shared(first, second):
     return (first & second).sum() / (first | second).sum()
 
 
-def average_precision(found, truths):
-    """Area under precision over recall, for masks that count from half of their union shared on.
+def average_precision(detections, truths):
+    """Area under the precision-recall curve; a mask matches at an IoU of 0.5.
 
-    found: (confidence, picture, mask) of one kind; truths: picture → masks.
+    detections: (confidence, picture, mask) of one kind; truths: picture → masks.
     """
-    left = {picture: list(masks) for picture, masks in truths.items()}
+    unmatched = {picture: list(masks) for picture, masks in truths.items()}
     hits = []
-    for _, picture, mask in sorted(found, key=lambda one: -one[0]):
-        overlaps = [shared(mask, one) for one in left[picture]]
+    for _, picture, mask in sorted(detections, key=lambda detection: -detection[0]):
+        overlaps = [shared(mask, truth) for truth in unmatched[picture]]
         hit = bool(overlaps) and max(overlaps) >= 0.5
         if hit:
-            left[picture].pop(int(np.argmax(overlaps)))
+            unmatched[picture].pop(int(np.argmax(overlaps)))
         hits.append(hit)
     total = sum(len(masks) for masks in truths.values())
     true = np.cumsum(hits)
@@ -87,17 +87,17 @@ def average_precision(found, truths):
 
 def test_masks_are_found_in_drawings_that_training_did_not_see():
     unsure = YoloSegmenter(str(WEIGHTS), device="cpu", confidence=0.001)
-    found = {kind: [] for kind in KINDS}
+    detections = {kind: [] for kind in KINDS}
     truths = {kind: {} for kind in KINDS}
     for number, (image, shapes) in enumerate(drawings(80)):
         for kind in KINDS:
-            truths[kind][number] = [one.mask for one in shapes if one.look.kind == kind]
+            truths[kind][number] = [shape.mask for shape in shapes if shape.look.kind == kind]
         for detection in unsure.find(image):
-            found[detection.name].append(
+            detections[detection.name].append(
                 (detection.confidence, number, pasted(detection, image.size))
             )
-    precisions = [average_precision(found[kind], truths[kind]) for kind in KINDS]
-    assert min(len(found[kind]) for kind in KINDS) > 20
+    precisions = [average_precision(detections[kind], truths[kind]) for kind in KINDS]
+    assert min(len(detections[kind]) for kind in KINDS) > 20
     assert np.mean(precisions) >= 0.8
 
 
@@ -126,8 +126,8 @@ def test_the_same_picture_gives_the_same_regions(segmenter):
     first, again = segmenter.propose(image), segmenter.propose(image)
     assert first
     assert first == again
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one.mask, other.mask)
+    for region, repeated in zip(first, again, strict=True):
+        np.testing.assert_array_equal(region.mask, repeated.mask)
 
 
 def test_it_finds_what_ultralytics_itself_finds(segmenter):
@@ -157,7 +157,7 @@ def test_it_finds_what_ultralytics_itself_finds(segmenter):
 
 @pytest.mark.parametrize("family", ["yolov8n-seg", "yolov9c-seg", "yolo11n-seg", "yolo26n-seg"])
 def test_networks_of_every_family_are_read(tmp_path, family):
-    """As ultralytics describes them, without their weights."""
+    """The architectures are those of ultralytics, the weights random."""
     from ultralytics.nn.tasks import SegmentationModel
 
     torch.manual_seed(0)  # random weights may find nothing at all
@@ -177,23 +177,23 @@ def test_small_things_are_left_out():
     image, _ = drawings(1)[0]
     unsure = YoloSegmenter(str(WEIGHTS), device="cpu", min_side=30, confidence=0.001)
     boxes = [detection.box for detection in unsure.find(image)]
-    kept = [region.box for region in unsure.propose(image)]
-    assert kept == [box for box in boxes if min(box[2] - box[0], box[3] - box[1]) >= 30]
-    assert 0 < len(kept) < len(boxes)
+    proposed = [region.box for region in unsure.propose(image)]
+    assert proposed == [box for box in boxes if min(box[2] - box[0], box[3] - box[1]) >= 30]
+    assert 0 < len(proposed) < len(boxes)
 
 
 def test_the_fingerprint_names_weights_and_parameters(segmenter, tmp_path, checkpoint):
-    other = checkpoint()
-    other["model"].model[0].conv.weight[0, 0, 0, 0] += 1
-    torch.save(other, tmp_path / "other.pt")
-    made = [
+    altered = checkpoint()
+    altered["model"].model[0].conv.weight[0, 0, 0, 0] += 1
+    torch.save(altered, tmp_path / "other.pt")
+    variants = [
         segmenter,
         ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu"),
         YoloSegmenter(str(WEIGHTS), device="cpu", min_side=20, confidence=0.4),
         ku_rag.load_segmenter(f"yolo:{tmp_path}/other.pt", device="cpu", min_side=20),
     ]
-    assert len({one.fingerprint for one in made}) == 4
-    assert all(one.fingerprint.startswith("yolo:") for one in made)
+    assert len({variant.fingerprint for variant in variants}) == 4
+    assert all(variant.fingerprint.startswith("yolo:") for variant in variants)
     again = ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu", min_side=20)
     assert again.fingerprint == segmenter.fingerprint
 
@@ -211,7 +211,7 @@ def test_options_out_of_range_are_refused(options, message):
         YoloSegmenter(str(WEIGHTS), **options)
 
 
-# ---- files that are not what they should be ----------------------------------------------------
+# ---- damaged and unsuitable files --------------------------------------------------------------
 
 
 def refused(path, message, error=BadInput):
@@ -304,7 +304,7 @@ def test_a_checkpoint_that_brings_code_is_refused_and_nothing_runs(tmp_path, che
     assert not marker.exists()
 
 
-# ---- ultralytics under guard -------------------------------------------------------------------
+# ---- isolation of ultralytics ------------------------------------------------------------------
 
 GUARDED = """
 import os, socket, sys
@@ -346,20 +346,20 @@ def test_ultralytics_runs_without_network_and_leaves_nothing_behind(tmp_path):
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     hostile = {"YOLO_AUTOINSTALL": "true", "YOLO_OFFLINE": "false", "ULTRALYTICS_SAFE_LOAD": "0"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", GUARDED, str(WEIGHTS)],
         cwd=Path(__file__).parents[2],
-        env={**kept, **hostile, "HOME": str(home), "TMPDIR": str(scratch)},
+        env={**inherited, **hostile, "HOME": str(home), "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout, done.stderr) == ("", "")
+    assert process.returncode == 0, process.stderr
+    assert (process.stdout, process.stderr) == ("", "")
     assert list(home.rglob("*")) == []
-    assert [one for one in scratch.iterdir() if "ltralytics" in one.name] == []
+    assert [path for path in scratch.iterdir() if "ltralytics" in path.name] == []
 
 
 def test_without_ultralytics_the_message_says_what_to_install(monkeypatch):
