@@ -1,4 +1,4 @@
-"""Kinds of index: each finds what it says it finds, is kept in files, and follows the store."""
+"""Kinds of index: each has the recall that it reports, is stored in files and follows the store."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def database(tmp_path):
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """Returns a folder whose index of `COUNT` vectors was tuned to a kind, to be copied."""
+    """Returns a function: kind → folder to copy, whose index of `COUNT` vectors is of that kind."""
 
     @cache
-    def made(kind):
+    def tuned_folder(kind):
         folder = tmp_path_factory.mktemp(kind)
         with closing(created(folder)) as database:
             put(database, range(1, COUNT + 1), clustered(COUNT))
             tuned(opened(database, folder), database, kind)
         return folder
 
-    return made
+    return tuned_folder
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def tuned_database(template, kind, tmp_path):
 
 
 def clustered(count, seed=0):
-    """Forty things, each seen from many sides."""
+    """Vectors of forty clusters, like pictures of forty things from many sides."""
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(40, DIM))
-    found = centres[draw.integers(0, 40, count)] + 0.7 * draw.normal(size=(count, DIM))
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    vectors = centres[draw.integers(0, 40, count)] + 0.7 * draw.normal(size=(count, DIM))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def put(database, rows, vectors):
@@ -89,7 +89,7 @@ def opened(database, tmp_path, **options):
 
 
 def writer(database, tmp_path):
-    """An index that may write its files."""
+    """An index with permission to write its files."""
     return opened(database, tmp_path, try_lock=lambda: nullcontext(True))
 
 
@@ -98,9 +98,9 @@ def exact(vectors, rows, queries, k=10):
     return np.asarray(rows)[np.argsort(-cosines, axis=1, kind="stable")[:, :k]]
 
 
-def recall(found, wanted):
-    shared = [len(set(a) & set(b)) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)]
-    return np.mean(shared) / wanted.shape[1]
+def recall(rows, expected):
+    shared = [len(set(a) & set(b)) for a, b in zip(rows.tolist(), expected.tolist(), strict=True)]
+    return np.mean(shared) / expected.shape[1]
 
 
 def tuned(index, database, kind, recall=0.99):
@@ -119,9 +119,9 @@ def test_every_kind_finds_what_was_measured_on_queries_that_it_never_saw(databas
     result = tuned(index, database, kind)
     assert (result.kind, index.describe()["kind"]) == (kind, kind)
     assert result.recall >= 0.99
-    for one in (index, opened(database, tmp_path)):  # as built, and as read from its file
+    for version in (index, opened(database, tmp_path)):  # as built and as read from its file
         queries = clustered(50, seed=5)
-        rows, cosines = one.search(queries, 10)
+        rows, cosines = version.search(queries, 10)
         assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
         own = (vectors.astype(np.float16).astype(np.float32)[rows - 1] * queries[:, None]).sum(-1)
         np.testing.assert_allclose(cosines, own, atol=1e-5)
@@ -133,18 +133,18 @@ def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(tuned_databa
     vectors = clustered(COUNT)
     index = opened(tuned_database, tmp_path)
     queries = clustered(20, seed=6)
-    near = np.unique(index.search(queries, 10)[0])  # all that would be found first
+    near = np.unique(index.search(queries, 10)[0])  # the rows that would be found first
     drop(tuned_database, near.tolist())
-    left = np.setdiff1d(np.arange(1, COUNT + 1), near)
-    for one in (index, opened(tuned_database, tmp_path)):
-        rows, _ = one.search(queries, 10)
+    remaining = np.setdiff1d(np.arange(1, COUNT + 1), near)
+    for version in (index, opened(tuned_database, tmp_path)):
+        rows, _ = version.search(queries, 10)
         assert not np.isin(rows, near).any()
-        assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.97
-        assert one.describe()["tombstones"] == len(near)
+        assert recall(rows, exact(vectors[remaining - 1], remaining, queries)) >= 0.97
+        assert version.describe()["tombstones"] == len(near)
     index.compact()
-    assert (index.describe()["tombstones"], index.describe()["count"]) == (0, len(left))
+    assert (index.describe()["tombstones"], index.describe()["count"]) == (0, len(remaining))
     rows, _ = index.search(queries, 10)
-    assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.97
+    assert recall(rows, exact(vectors[remaining - 1], remaining, queries)) >= 0.97
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,10 +155,10 @@ def test_the_few_that_are_gone_are_passed_over(tuned_database, tmp_path, gone):
     queries = clustered(1, seed=8)
     near = index.search(queries, gone)[0][0]
     drop(tuned_database, near.tolist())
-    left = np.setdiff1d(np.arange(1, COUNT + 1), near)
+    remaining = np.setdiff1d(np.arange(1, COUNT + 1), near)
     rows, _ = index.search(queries, 10)
     assert not np.isin(rows, [*near, -1]).any()
-    assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.8
+    assert recall(rows, exact(vectors[remaining - 1], remaining, queries)) >= 0.8
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,22 +178,22 @@ def test_a_search_among_many_rows_finds_only_these(tuned_database, tmp_path, mon
 def test_tuning_takes_the_quickest_that_finds_enough(database, tmp_path):
     put(database, range(1, COUNT + 1), clustered(COUNT))
     result, segment = tuning.tune(opened(database, tmp_path))
-    assert [one.kind for one in result.tried] == list(KINDS)
-    enough = [one for one in result.tried if one.recall >= 0.99]
-    assert result.kind == min(enough, key=lambda one: one.ms).kind == segment.plan.kind
+    assert [trial.kind for trial in result.tried] == list(KINDS)
+    enough = [trial for trial in result.tried if trial.recall >= 0.99]
+    assert result.kind == min(enough, key=lambda trial: trial.ms).kind == segment.plan.kind
     assert result.to_dict()["tried"][0]["recall"] == 1.0
 
 
 def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
     database, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(segment_builder, "_CANDIDATES", (10,))  # one bit needs more to choose from
+    monkeypatch.setattr(segment_builder, "_CANDIDATES", (10,))  # too few for one bit a dimension
     put(database, range(1, COUNT + 1), clustered(COUNT))
     index = opened(database, tmp_path)
     with pytest.raises(Refused, match=r"reaches recall@10 0\.\d+ for chunks, 0.99 is required"):
         tuning.tune(index, kind="rabitq")
-    found, _ = tuning.tune(index, kind="rabitq", recall=0.1)
-    assert 0.1 <= found.recall < 0.99
+    result, _ = tuning.tune(index, kind="rabitq", recall=0.1)
+    assert 0.1 <= result.recall < 0.99
 
 
 def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
@@ -224,8 +224,8 @@ def test_many_vectors_without_clusters_get_one_byte_a_dimension(database, tmp_pa
 
 
 def test_equal_vectors_take_each_others_place_in_the_measure():
-    one = clustered(1)
-    rows, vectors = np.arange(50), np.repeat(one, 50, axis=0)
+    vector = clustered(1)
+    rows, vectors = np.arange(50), np.repeat(vector, 50, axis=0)
     truth = ExactNeighbours(rows[:1], vectors[:1])
     truth.add(rows, vectors)
     assert truth.recall(np.arange(20, 31)[None])[-1] == 1.0
@@ -241,12 +241,14 @@ def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     truth.add(rows, vectors)
     plan = choose_plan(index, fit, "ivf-sq8", rows, truth, 0.9)
     assert plan.recall >= 0.9
-    found = truth.recall(search_candidates(index, plan, fit(truth.queries), plan.candidates + 1)[1])
-    assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
+    recalls = truth.recall(
+        search_candidates(index, plan, fit(truth.queries), plan.candidates + 1)[1]
+    )
+    assert recalls[-1] == pytest.approx(plan.recall, abs=1e-3)
 
 
 def test_bytes_find_what_one_large_dimension_hides():
-    """Encoders give some dimensions a large value that all vectors share."""
+    """Some encoders give a few dimensions a large value that all vectors share."""
     vectors = 0.2 * clustered(COUNT)
     vectors[:, 7] += 3.0
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -269,7 +271,7 @@ def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
     assert index.parallel_mode == (0 if much else 1)
     exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
     same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]
-    assert np.mean([len(one) for one in same]) > 9
+    assert np.mean([len(shared) for shared in same]) > 9
 
 
 # ---- segments ----------------------------------------------------------------------------------
@@ -284,13 +286,13 @@ def test_few_segments_stay_however_knowledge_comes_in(database, tmp_path):
         index.refresh()
         sizes.append(len(index.describe()["segments"]))
     assert max(sizes) <= 6
-    assert sum(one["count"] for one in index.describe()["segments"]) == COUNT
+    assert sum(segment["count"] for segment in index.describe()["segments"]) == COUNT
     queries = clustered(30, seed=8)
-    for one in (index, opened(database, tmp_path)):
-        rows, _ = one.search(queries, 10)
+    for version in (index, opened(database, tmp_path)):
+        rows, _ = version.search(queries, 10)
         assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
-    named = {path.name.split(".")[0] for path in (tmp_path / "indexes").glob("chunk-1-*")}
-    assert len(named) == sizes[-1]  # no file of a former segment stays
+    stems = {path.name.split(".")[0] for path in (tmp_path / "indexes").glob("chunk-1-*")}
+    assert len(stems) == sizes[-1]  # files of former segments are deleted
 
 
 def test_a_worn_segment_is_made_anew(database, tmp_path):
@@ -336,7 +338,7 @@ def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, ca
 
 
 def test_damage_inside_a_large_file_changes_no_score(database, tmp_path, monkeypatch):
-    """Reading the whole of a large index would take longer than many queries."""
+    """Verifying all of a large index would take longer than many queries."""
     vectors = clustered(COUNT)
     put(database, range(1, COUNT + 1), vectors)
     monkeypatch.setattr(segment_files, "_FIRST", 30_000)
@@ -361,13 +363,13 @@ def test_files_of_a_later_state_are_no_lost_commits_inside_a_snapshot(database, 
 
     vectors = clustered(400)
     put(database, range(1, 201), vectors[:200])
-    other = Database(tmp_path / "ku.sqlite", read_only=True)
-    with snapshot(other.connection):
-        other.connection.execute("SELECT count(*) FROM vectors").fetchone()
+    reader = Database(tmp_path / "ku.sqlite", read_only=True)
+    with snapshot(reader.connection):
+        reader.connection.execute("SELECT count(*) FROM vectors").fetchone()
         put(database, range(201, 401), vectors[200:])
         writer(database, tmp_path).refresh()
         with caplog.at_level(logging.WARNING, "ku_rag"):
-            rows, _ = opened(other, tmp_path).search(vectors[:5], 200)
+            rows, _ = opened(reader, tmp_path).search(vectors[:5], 200)
         assert caplog.text == ""
         assert set(rows[0].tolist()) == set(range(1, 201))
-    other.close()
+    reader.close()

@@ -1,4 +1,4 @@
-"""BM25 scores are those of FTS5, whatever was added, renamed and deleted, for every thread."""
+"""BM25 scores equal those of FTS5 after additions, renames and deletions, in every thread."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ WORDS = [f"w{n}" for n in range(30)]
 
 
 def scores(kb, term):
-    """Scores by row, and those that FTS5 computes."""
+    """Scores by row: those of the package and those of FTS5."""
     connection = kb._database.connection
     terms = keywords.term_scores(connection, term)
     own = dict(zip(terms.rows.tolist(), terms.scores.sum(0).tolist(), strict=True))
@@ -97,8 +97,8 @@ def test_scores_follow_a_merge(kb):
 def test_scores_of_an_earlier_state_count_texts_that_were_deleted_since(kb):
     rng = random.Random(2)
     kb.add_many(Unit(f"Unit {n}", id=str(n), texts=texts(rng)) for n in range(20))
-    with ThreadPoolExecutor(1) as other, snapshot(kb._database.connection):
+    with ThreadPoolExecutor(1) as executor, snapshot(kb._database.connection):
         assert kb.show("3").texts
-        other.submit(kb.delete, "3").result()
-        other.submit(assert_equal, kb).result()
+        executor.submit(kb.delete, "3").result()
+        executor.submit(assert_equal, kb).result()
         assert_equal(kb)

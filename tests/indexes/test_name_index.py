@@ -1,4 +1,4 @@
-"""Names of units in texts: found at word boundaries, however they are written."""
+"""Names of units in texts: found at word boundaries, regardless of case and accents."""
 
 from contextlib import closing
 
@@ -20,7 +20,7 @@ def index(*written):
 
 
 def naive(written, text):
-    """What "stands in the text" means: the name's words in a row among the text's words."""
+    """The reference definition: the words of the name occur consecutively in the text."""
     spaced = f" {' '.join(words(text))} "
     return {
         row
@@ -30,25 +30,25 @@ def naive(written, text):
 
 
 def test_all_names_that_stand_in_the_text_count():
-    made = index("New York", "York", "New York City", "Newark")
-    assert made.find(words("In new york, city of…")) == {0, 1, 2}
-    assert made.find(words("The Duke of YORK")) == {1}
-    assert made.find(words("Yorkshire, New-York")) == {0, 1}
-    assert made.find(words("")) == set()
+    names = index("New York", "York", "New York City", "Newark")
+    assert names.find(words("In new york, city of…")) == {0, 1, 2}
+    assert names.find(words("The Duke of YORK")) == {1}
+    assert names.find(words("Yorkshire, New-York")) == {0, 1}
+    assert names.find(words("")) == set()
 
 
 def test_spelling_does_not_matter():
-    made = index("Café", "Straße", "Göteborg", "ﬁsh", "北京", "AC/DC")
-    assert made.find(words("the CAFE")) == {0}
-    assert made.find(words("STRASSE")) == {1}
-    assert made.find(words("Go\u0308teborg, Fish")) == {2, 3}
-    assert made.find(words("我在北京住。")) == {4}
-    assert made.find(words("ac dc")) == {5}
+    names = index("Café", "Straße", "Göteborg", "ﬁsh", "北京", "AC/DC")
+    assert names.find(words("the CAFE")) == {0}
+    assert names.find(words("STRASSE")) == {1}
+    assert names.find(words("Go\u0308teborg, Fish")) == {2, 3}
+    assert names.find(words("我在北京住。")) == {4}
+    assert names.find(words("ac dc")) == {5}
 
 
 def test_one_name_may_be_borne_by_many():
-    made = index("Georgia", "georgia", "Tbilisi")
-    assert made.find(words("Georgia")) == {0, 1}
+    names = index("Georgia", "georgia", "Tbilisi")
+    assert names.find(words("Georgia")) == {0, 1}
 
 
 @given(
@@ -56,8 +56,8 @@ def test_one_name_may_be_borne_by_many():
     st.lists(st.one_of(snippets, few_words.map(" ".join)), max_size=6).map(" ".join),
 )
 def test_what_is_found_is_what_stands_there(written, text):
-    made = index(*written)
-    assert made.find(words(text)) == naive(written, text)
+    names = index(*written)
+    assert names.find(words(text)) == naive(written, text)
 
 
 @given(st.one_of(st.text(), st.lists(snippets).map(" ".join)))
@@ -100,7 +100,7 @@ WORDS = st.sampled_from(["oak", "old", "street", "new", "york", "the", "city", "
     quiet=st.sets(st.integers(1, 12)),
 )
 def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quiet):
-    made = []
+    pairs = []
     with closing(schema.expected()) as connection:
         for unit, name in enumerate(written, 1):
             key = name_key(name)
@@ -110,6 +110,6 @@ def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quie
             )
             connection.execute("INSERT INTO names VALUES (?, ?)", (key, unit))
             if matchable(key) and unit not in quiet:
-                made.append((key, unit))
+                pairs.append((key, unit))
         names = inverted.names_in(connection, [words(text)])
-        assert names.find(words(text)) == NameIndex(made).find(words(text))
+        assert names.find(words(text)) == NameIndex(pairs).find(words(text))

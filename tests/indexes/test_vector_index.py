@@ -1,4 +1,4 @@
-"""The vector index: exact, caught up, and never trusted beyond the store."""
+"""The vector index: exact, up to date, and checked against the store."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def small_bases(monkeypatch):
 
 
 def random_vectors(count, seed=0):
-    found = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def put(database, rows, vectors):
@@ -60,9 +60,9 @@ def index(database, tmp_path):
 
 def check(index, vectors, rows, k=5, seed=9):
     queries = random_vectors(4, seed)
-    found, cosines = index.search(queries, k)
-    wanted, scores = expected(vectors, rows, queries, k)
-    np.testing.assert_array_equal(found, wanted)
+    hits, cosines = index.search(queries, k)
+    expected_hits, scores = expected(vectors, rows, queries, k)
+    np.testing.assert_array_equal(hits, expected_hits)
     np.testing.assert_allclose(cosines, scores, atol=1e-6)
 
 
@@ -74,14 +74,14 @@ def test_base_tail_and_tombstones_together_equal_exact_search(index, database):
     check(index, vectors[:200], range(1, 201))
     put(database, range(201, 241), vectors[200:])
     drop(database, [1, 7, 220])
-    kept = [row for row in range(1, 241) if row not in (1, 7, 220)]
-    check(index, vectors[np.array(kept) - 1], kept)
+    remaining = [row for row in range(1, 241) if row not in (1, 7, 220)]
+    check(index, vectors[np.array(remaining) - 1], remaining)
     assert index.describe() == {
         "name": "chunk", "kind": "flat", "recall": 1.0, "count": 237, "tail": 39, "tombstones": 2,
         "segments": [{"kind": "flat", "count": 198}],
     }  # fmt: skip
     index.compact()
-    check(index, vectors[np.array(kept) - 1], kept)
+    check(index, vectors[np.array(remaining) - 1], remaining)
     assert (index.describe()["tail"], index.describe()["tombstones"]) == (0, 0)
 
 
@@ -101,9 +101,9 @@ def test_a_search_among_some_rows(index, database, count):
     drop(database, [2])
     some = np.arange(2, 2 + count)
     queries = random_vectors(2, 5)
-    found, _ = index.search(queries, 4, among=some)
-    wanted, _ = expected(vectors[some[1:] - 1], some[1:], queries, 4)
-    np.testing.assert_array_equal(found, wanted)
+    hits, _ = index.search(queries, 4, among=some)
+    expected_hits, _ = expected(vectors[some[1:] - 1], some[1:], queries, 4)
+    np.testing.assert_array_equal(hits, expected_hits)
 
 
 def test_a_search_of_few_lists_finds_the_nearest_row_and_fewer_others(index, database):
@@ -122,12 +122,12 @@ def test_another_process_finds_the_base_and_what_came_since(index, database, tmp
     index.compact()
     put(database, range(101, 121), vectors[100:])
     other_database = Database(tmp_path / "ku.sqlite", read_only=True)
-    other = VectorIndex(other_database, tmp_path / "indexes", "chunk", 1, DIM)
-    check(other, vectors, range(1, 121))
-    assert other.describe()["tail"] == 20
+    other_index = VectorIndex(other_database, tmp_path / "indexes", "chunk", 1, DIM)
+    check(other_index, vectors, range(1, 121))
+    assert other_index.describe()["tail"] == 20
     drop(database, [3])
-    kept = [row for row in range(1, 121) if row != 3]
-    check(other, vectors[np.array(kept) - 1], kept)
+    remaining = [row for row in range(1, 121) if row != 3]
+    check(other_index, vectors[np.array(remaining) - 1], remaining)
     other_database.close()
 
 
@@ -168,10 +168,10 @@ def test_a_cache_ahead_of_the_database_is_reported_as_lost_commits(index, databa
     with database.change() as connection:
         connection.execute("UPDATE sqlite_sequence SET seq = seq - 10 WHERE name = 'changes'")
         connection.execute("DELETE FROM changes WHERE seq > 90")
-    other = VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM)
-    (problem,) = other.problems()
+    reopened = VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM)
+    (problem,) = reopened.problems()
     assert "ahead of the database by 10 changes" in problem
-    check(other, random_vectors(100), range(1, 101))
+    check(reopened, random_vectors(100), range(1, 101))
 
 
 def test_a_damaged_index_file_is_reported_until_the_index_is_made_anew(index, database, tmp_path):
@@ -187,7 +187,7 @@ def test_a_damaged_index_file_is_reported_until_the_index_is_made_anew(index, da
 
 
 def test_a_cache_from_before_commits_were_lost_is_left_aside(index, database, tmp_path):
-    """Numbers come again after a loss: its rows may hold something else by now."""
+    """Change numbers are reused after a loss, so the rows of the cache may be outdated."""
     put(database, range(1, 101), random_vectors(100, seed=1))
     index.compact()
     with database.change() as connection:
