@@ -17,7 +17,7 @@ LOOKS = [random_look(np.random.default_rng(seed)) for seed in range(40)]
 
 @pytest.fixture(scope="module")
 def stored():
-    return EmbeddedEncoder().encode_images([alone(one) for one in LOOKS])
+    return EmbeddedEncoder().encode_images([alone(look) for look in LOOKS])
 
 
 def searching(stored):
@@ -39,7 +39,9 @@ def own(rows):
 
 
 def match(image, regions, stored, *, background="mask", owners=own):
-    vectors = EmbeddedEncoder().encode_images([crop(image, one, background) for one in regions])
+    vectors = EmbeddedEncoder().encode_images(
+        [crop(image, region, background) for region in regions]
+    )
     return match_regions(regions, vectors, searching(stored), owners)
 
 
@@ -55,14 +57,14 @@ def scene_with_regions(seed, count=3):
 def test_things_are_found_where_they_are(stored):
     right = total = 0
     for seed in range(15):
-        image, regions, wanted = scene_with_regions(seed)
-        found = match(image, [Region((0, 0, 320, 240), "whole"), *regions], stored)
-        assert [one.score for one in found] == sorted((o.score for o in found), reverse=True)
-        assert len({one.image_row for one in found}) == len(found) >= 24
-        places = {one.image_row: one.region.box for one in found[: len(wanted)]}
-        total += len(wanted)
+        image, regions, stored_rows = scene_with_regions(seed)
+        hits = match(image, [Region((0, 0, 320, 240), "whole"), *regions], stored)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert len({hit.image_row for hit in hits}) == len(hits) >= 24
+        places = {hit.image_row: hit.region.box for hit in hits[: len(stored_rows)]}
+        total += len(stored_rows)
         right += sum(
-            places.get(row) == region.box for row, region in zip(wanted, regions, strict=True)
+            places.get(row) == region.box for row, region in zip(stored_rows, regions, strict=True)
         )
     assert right / total > 0.8
 
@@ -72,17 +74,17 @@ def test_the_similarity_is_the_cosine_and_its_lead(stored):
     for background in ("keep", "mask"):
         part = crop(image, regions[0], background)
         cosines = EmbeddedEncoder().encode_images([part])[0] @ stored.T
-        (found, *_) = match(image, regions[:1], stored, background=background)
+        (hit, *_) = match(image, regions[:1], stored, background=background)
         first, second = np.sort(cosines)[::-1][:2]
-        assert found.image_row == int(cosines.argmax())
-        assert found.cosine == pytest.approx(first, abs=1e-4)
-        assert found.similarity == pytest.approx(2 * first - second, abs=2e-4)
-        assert found.region == Region(regions[0].box, "yolo", found.similarity)
+        assert hit.image_row == int(cosines.argmax())
+        assert hit.cosine == pytest.approx(first, abs=1e-4)
+        assert hit.similarity == pytest.approx(2 * first - second, abs=2e-4)
+        assert hit.region == Region(regions[0].box, "yolo", hit.similarity)
 
 
 def test_pictures_of_one_unit_do_not_compete(stored):
-    image, regions, wanted = scene_with_regions(3)
-    few = stored[[wanted[0], wanted[0], 20]]
+    image, regions, stored_rows = scene_with_regions(3)
+    few = stored[[stored_rows[0], stored_rows[0], 20]]
 
     def matches(unit):
         def owners(rows):
@@ -91,10 +93,10 @@ def test_pictures_of_one_unit_do_not_compete(stored):
         return match(image, regions[:1], few, owners=owners)
 
     apart, together, only = (matches(unit) for unit in (int, lambda row: row // 2, lambda row: 7))
-    assert {one.image_row for one in apart} == {0, 1, 2}
+    assert {hit.image_row for hit in apart} == {0, 1, 2}
     assert apart[0].similarity == apart[0].cosine
     assert together[0].similarity > together[0].cosine
-    assert all(one.similarity == one.cosine for one in only)
+    assert all(hit.similarity == hit.cosine for hit in only)
 
 
 def test_without_stored_pictures_nothing_is_found(stored):
@@ -103,7 +105,7 @@ def test_without_stored_pictures_nothing_is_found(stored):
 
 
 def counts() -> list[int]:
-    """Threads of the BLAS libraries whose number of threads is that of the whole process."""
+    """Thread counts of the BLAS libraries that have one count for the whole process."""
     np.ones((2, 2)) @ np.ones((2, 2))
     return [
         library["num_threads"]

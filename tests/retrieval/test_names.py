@@ -1,4 +1,4 @@
-"""Names in a question: the longest, in the plural, misspelt, and parts of longer names."""
+"""Names in a question: longest matches, plurals, misspellings and parts of longer names."""
 
 import pytest
 
@@ -51,13 +51,13 @@ def test_a_similar_name_is_suggested(kb, names):
     assert names("How long is the Night Heron?").similar == {"Night Heron": "heron"}
     assert names("How many planets?").similar == {"planets": "plants"}
     kb.add(Unit("Herod", id="hd"))
-    assert names("How long is Herot?").similar == {"herot": "heron"}  # Herod is as near
+    assert names("How long is Herot?").similar == {"herot": "heron"}  # Herod is equally similar
     answer = kb.query(None, "How long is the Night Heron?")
     assert (answer.answer, "did you mean 'heron'?" in answer.reading.why) == ("", True)
 
 
 @pytest.mark.parametrize(
-    ("question", "named"),
+    ("question", "expected"),
     [
         ("Who sells the lamp?", ["l"]),
         ("Who sells a lamp?", []),
@@ -66,18 +66,18 @@ def test_a_similar_name_is_suggested(kb, names):
         ("Is the lamp heavier than a heron?", ["h", "l"]),
     ],
 )
-def test_words_of_one_name_alone_stand_for_it(kb, names, question, named):
+def test_words_of_one_name_alone_stand_for_it(kb, names, question, expected):
     units = kb.query(None, question).units
-    assert [one.id for one in units if one.named] == named
+    assert [unit.id for unit in units if unit.named] == expected
 
 
 def test_words_of_two_names_stand_for_neither(kb, names):
     kb.add(Unit("Reading lamp"))
     units = kb.query(None, "Who sells the lamp?").units
-    assert [one.id for one in units if one.named] == []
+    assert [unit.id for unit in units if unit.named] == []
 
 
 def test_parts_of_many_names_are_not_compared(kb, names, monkeypatch):
     monkeypatch.setattr("ku_rag.retrieval.names._MOST_NAMES", 3)
     units = kb.query(None, "Who sells the lamp?").units
-    assert [one.id for one in units if one.named] == []
+    assert [unit.id for unit in units if unit.named] == []

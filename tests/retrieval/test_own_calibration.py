@@ -1,4 +1,4 @@
-"""The confidence of matches by an encoder that has no calibration of its own."""
+"""The confidence of matches by an encoder that brings no calibration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ku_rag import KnowledgeBase, Unit
 
 
 class Blocks:
-    """A picture is its twelve blocks of colour."""
+    """Encodes a picture as its twelve blocks of colour."""
 
     dim, max_tokens, fingerprint, cross_modal = 36, 64, "blocks", False
 
@@ -55,13 +55,15 @@ def lamps(tmp_path):
 
 def test_known_things_are_sure_and_most_unknown_ones_are_not(lamps):
     with lamps(60, Blocks()) as kb:
-        known = [kb.query(blocks(seed, noise=40), "Where is it from?") for seed in range(60)]
-        unknown = [kb.query(blocks(seed), "Where is it from?") for seed in range(100, 160)]
-        assert [answer.answer for answer in known] == [f"Land {seed}" for seed in range(60)]
-        outcomes = [answer.outcome for answer in unknown]
+        known_answers = [
+            kb.query(blocks(seed, noise=40), "Where is it from?") for seed in range(60)
+        ]
+        unknown_answers = [kb.query(blocks(seed), "Where is it from?") for seed in range(100, 160)]
+        assert [answer.answer for answer in known_answers] == [f"Land {seed}" for seed in range(60)]
+        outcomes = [answer.outcome for answer in unknown_answers]
         assert set(outcomes) == {"answered", "unsure"}
         assert 0.8 <= outcomes.count("unsure") / 60 < 1
-        assert all(a.units[0].confidence < 0.4 for a in unknown if a.outcome == "unsure")
+        assert all(a.units[0].confidence < 0.4 for a in unknown_answers if a.outcome == "unsure")
 
 
 def test_the_calibration_follows_the_base(lamps):
@@ -70,7 +72,7 @@ def test_the_calibration_follows_the_base(lamps):
         kb.delete([f"{n}" for n in range(45) if f"{n}" != before.id])
         after = kb.search(image=blocks(200)).units[0]
         assert after.id == before.id
-        assert after.confidence is None  # too few pictures are left to compare
+        assert after.confidence is None  # too few pictures remain for a comparison
 
 
 def test_few_pictures_say_nothing(lamps):

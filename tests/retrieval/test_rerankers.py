@@ -1,4 +1,4 @@
-"""Rerankers: a contract test over every implementation, and their part in a query."""
+"""Rerankers: a contract test of every implementation, and their role in a query."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SPECS = ["embedded", "mllm", pytest.param("cross-encoder", marks=pytest.mark.tor
 QUESTION = "Who built the lighthouse?"
 
 
-def piece(number, text, *, score=1.0, owner="", named=()):
+def piece(number, text, *, score=1.0, owner="", unit_ids=()):
     owners = (owner,) if owner else ()
-    return Evidence(f"E{number}", number, named or owners, "s", text, score, owners, owners)
+    return Evidence(f"E{number}", number, unit_ids or owners, "s", text, score, owners, owners)
 
 
 def verdicts(*relevant):
-    """A model that calls a text relevant if it holds one of these words."""
+    """A model that calls a text relevant if it contains one of these words."""
 
     def reply(request):
         data = request.messages[-1].text.partition("\n=====")[2].partition("\n=====")[0]
@@ -72,7 +72,7 @@ def test_a_reranker_keeps_its_promises(reranker):
     np.testing.assert_array_equal(scores, reranker.score(query, evidence))
     same = [piece(n, "A lamp.") for n in (7, 3, 5)]
     ranked = rank(reranker, query, same)
-    assert [(one.label, one.chunk) for one in ranked] == [("E1", 7), ("E2", 3), ("E3", 5)]
+    assert [(item.label, item.chunk) for item in ranked] == [("E1", 7), ("E2", 3), ("E3", 5)]
     assert rank(reranker, query, []) == []
 
 
@@ -83,17 +83,17 @@ def test_a_chunk_gains_by_the_match_of_its_unit_with_the_picture():
         piece(2, "A bridge.", score=1.0, owner="Bridge"),
         piece(3, "A text of nobody.", score=1.0),
     ]
-    seen = Match("Bridge", "Bridge", 0.9)
-    shown = RerankerQuery("?", Image.new("RGB", (8, 8)), (seen,))
-    assert reranker.score(shown, evidence).tolist() == pytest.approx([1, 0.68, 0.5])
-    # A name in the question is no better a match for one chunk than for another.
-    named = RerankerQuery("?", units=(seen,))
-    assert reranker.score(named, evidence).tolist() == [1, 0.5, 0.5]
+    match = Match("Bridge", "Bridge", 0.9)
+    picture_query = RerankerQuery("?", Image.new("RGB", (8, 8)), (match,))
+    assert reranker.score(picture_query, evidence).tolist() == pytest.approx([1, 0.68, 0.5])
+    # A unit that the question names raises no chunk above another.
+    name_query = RerankerQuery("?", units=(match,))
+    assert reranker.score(name_query, evidence).tolist() == [1, 0.5, 0.5]
 
 
 def test_a_verdict_that_is_neither_yes_nor_no_keeps_the_order():
-    said = iter(["no", "Yes.", "perhaps", "YES", None])
-    mllm = ScriptedMLLM(lambda _: {"relevant": next(said)})
+    replies = iter(["no", "Yes.", "perhaps", "YES", None])
+    mllm = ScriptedMLLM(lambda _: {"relevant": next(replies)})
     reranker, lock = ku_rag.load_reranker("mllm"), threading.Lock()
     mllm_in_turns = ScriptedMLLM(lambda request: _locked(lock, mllm, request))
     query = RerankerQuery(QUESTION, mllm=mllm_in_turns)
@@ -101,7 +101,7 @@ def test_a_verdict_that_is_neither_yes_nor_no_keeps_the_order():
     assert sorted(scores.tolist()) == [0, 0.5, 0.5, 1, 1]
     unknown = RerankerQuery(QUESTION, mllm=ScriptedMLLM(lambda _: {"relevant": "I cannot say"}))
     ranked = rank(reranker, unknown, [piece(n, "A lamp.") for n in (3, 1, 2)])
-    assert [one.chunk for one in ranked] == [3, 1, 2]
+    assert [item.chunk for item in ranked] == [3, 1, 2]
 
 
 def test_a_call_that_fails_leaves_a_text_between_the_others():
@@ -113,15 +113,15 @@ def test_a_call_that_fails_leaves_a_text_between_the_others():
     texts = enumerate(["A lamp.", "There is no reply.", "Maria built it."], 1)
     query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
     ranked = rank(ku_rag.load_reranker("mllm"), query, [piece(n, text) for n, text in texts])
-    assert [one.chunk for one in ranked] == [3, 2, 1]
+    assert [item.chunk for item in ranked] == [3, 2, 1]
 
 
 def test_a_spent_budget_ends_the_reranking():
-    said = iter([{"relevant": "yes"}])
+    replies = iter([{"relevant": "yes"}])
 
     def reply(_):
-        if found := next(said, None):
-            return found
+        if verdict := next(replies, None):
+            return verdict
         raise BudgetSpent("the budget is spent")
 
     query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
@@ -192,7 +192,7 @@ def folder(tmp_path):
 
 
 def chunks(answer):
-    return [one.text for one in answer.chunks]
+    return [chunk.text for chunk in answer.chunks]
 
 
 def test_a_reranker_chooses_the_evidence_from_the_pool(folder):
@@ -202,7 +202,7 @@ def test_a_reranker_chooses_the_evidence_from_the_pool(folder):
     with KnowledgeBase.open(folder, reranker=Backwards()) as kb:
         answer = kb.query(None, QUESTION, k=2)
         assert chunks(answer)[:2] == chunks(every)[:-3:-1]
-        assert [one.label for one in answer.chunks][:2] == ["E1", "E2"]
+        assert [chunk.label for chunk in answer.chunks][:2] == ["E1", "E2"]
         assert answer.models["reranker"] == "backwards:1"
         assert answer.timings_ms["rerank"] >= 0
         assert "reranker" not in kb.query(folder.parent / "1.png", QUESTION, strict="kurag").models
@@ -214,7 +214,7 @@ def test_labels_are_not_given_twice(folder):
     with KnowledgeBase.open(folder, reranker=Backwards()) as kb:
         kb.graph.add_relation("Maria", "built", "Place 1")
         answer = kb.query(None, "What did Maria build?")
-    labels = [one.label for one in (*answer.chunks, *answer.paths)]
+    labels = [item.label for item in (*answer.chunks, *answer.paths)]
     assert len(set(labels)) == len(labels)
     assert set(answer.citations) <= set(labels)
     assert "Place 1" in answer.answer
@@ -228,7 +228,7 @@ def test_a_cell_is_stated_whatever_the_order_of_the_rows(tmp_path, reranker):
         kb.add(Unit("League", tables=(table,)))
         answer = kb.query(None, "What is the stadium of Blue Moon?", k=1)
     assert answer.answer == "Mill Lane"
-    assert answer.citations[0] in {one.label for one in answer.chunks}
+    assert answer.citations[0] in {chunk.label for chunk in answer.chunks}
 
 
 class Deleting(Backwards):
@@ -245,13 +245,13 @@ class Deleting(Backwards):
 @pytest.mark.parametrize("image", [None, "4.png"])
 def test_units_may_be_deleted_while_a_reranker_scores(folder, image):
     with (
-        KnowledgeBase.open(folder) as other,
-        KnowledgeBase.open(folder, reranker=Deleting(other)) as kb,
+        KnowledgeBase.open(folder) as writer,
+        KnowledgeBase.open(folder, reranker=Deleting(writer)) as kb,
     ):
         kb.graph.add_relation("Maria", "built", "Place 1")
         answer = kb.query(image and folder.parent / image, "What did Maria build by the sea?")
         assert answer.units
-        assert {one.id for one in kb.list()}.isdisjoint(unit.id for unit in answer.units)
+        assert {unit.id for unit in kb.list()}.isdisjoint(unit.id for unit in answer.units)
         assert not answer.paths
 
 
@@ -259,7 +259,7 @@ def test_with_a_picture_the_matched_units_stay_first(folder):
     with KnowledgeBase.open(folder, reranker=Backwards(), k_units=3, k_chunks=5) as kb:
         answer = kb.query(folder.parent / "4.png", QUESTION)
     matched = {unit.id for unit in answer.units}
-    first = [bool(matched & {*one.unit_ids}) for one in answer.chunks[:5]]
+    first = [bool(matched & {*chunk.unit_ids}) for chunk in answer.chunks[:5]]
     assert first == sorted(first, reverse=True)
     assert first[0]
     assert not first[-1]
@@ -311,8 +311,8 @@ def test_a_model_that_fails_fails_the_query(folder):
 
 
 def test_an_unknown_name_says_which_there_are():
-    known = "there are: cross-encoder, embedded, mllm"
-    with pytest.raises(NotFound, match=f"no reranker 'magic'; {known}"):
+    choices = "there are: cross-encoder, embedded, mllm"
+    with pytest.raises(NotFound, match=f"no reranker 'magic'; {choices}"):
         ku_rag.load_reranker("magic")
     with pytest.raises(BadInput, match='write "embedded:argument" where it takes'):
         ku_rag.load_reranker("embedded:x")
@@ -332,9 +332,9 @@ def test_scores_are_those_of_sentence_transformers(cross_encoder):
     evidence = [piece(1, "It is old.", owner="Tower"), piece(2, "A lamp gives light by night.")]
     pairs = [(QUESTION, "Tower\nIt is old."), (QUESTION, "A lamp gives light by night.")]
     expected = CrossEncoder(str(cross_encoder), device="cpu").predict(pairs)
-    found = reranker.score(RerankerQuery(QUESTION), evidence)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert found[0] != found[1]
+    scores = reranker.score(RerankerQuery(QUESTION), evidence)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert scores[0] != scores[1]
 
 
 @pytest.mark.torch

@@ -1,4 +1,4 @@
-"""Finding chunks and units by words, names and pictures."""
+"""Search for chunks and units by words, names and pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ku_rag.retrieval.search import rewrite
 from tests.conftest import picture
 
 
-def found(kb, text):
+def best_text(kb, text):
     return [chunk.text for chunk in kb.search(text=text, k=5).chunks][:1]
 
 
@@ -36,21 +36,21 @@ def test_words_are_found_across_scripts_case_and_diacritics(kb, text, query):
     kb.add(Unit("one", id="1", texts=(text,)))
     kb.add(Unit("two", id="2", texts=("Something else entirely, 上海 and tea.",)))
     assert keywords.term_scores(kb._database.connection, query).rows.tolist() == [1]
-    assert found(kb, query) == [text]
+    assert best_text(kb, query) == [text]
 
 
 def test_rare_words_weigh_more_than_common_ones(kb):
     for n in range(8):
         kb.add(Unit(f"Unit {n}", id=str(n), texts=(f"A common sentence number {n}.",)))
     kb.add(Unit("Odd", id="odd", texts=("A common quokka.",)))
-    found = keywords.term_scores(kb._database.connection, "common quokka")
-    scores = dict(zip(found.rows.tolist(), found.scores.sum(0).tolist(), strict=True))
+    matches = keywords.term_scores(kb._database.connection, "common quokka")
+    scores = dict(zip(matches.rows.tolist(), matches.scores.sum(0).tolist(), strict=True))
     assert max(scores, key=scores.__getitem__) == 9
     assert scores[9] > scores[1] == scores[2] > 0
 
 
 def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb, rounds):
-    """Looked up one by one, the chunks of one unit would take minutes."""
+    """Looking the chunks of one unit up one by one would take minutes."""
     many = rounds(6_000, 20_000)
     kb.add(Unit("a", id="a", texts=tuple(f"a lamp burns oil {n}" for n in range(many))))
     kb.add(Unit("b", id="b", texts=("a torch burns wood 0", "a torch burns wood 1")))
@@ -75,12 +75,12 @@ def test_very_common_words_count_where_there_are_rarer_ones(kb, monkeypatch):
     (of_quokka, of_sentence) = terms.scores
     assert of_quokka.all()
     assert of_sentence[0] == 0 < of_sentence[1]
-    # Of common words alone, the rarest one selects.
+    # If all words are common, the rarest one selects.
     assert len(keywords.term_scores(connection, "common sentence").rows) == 9
     assert len(keywords.term_scores(connection, "absent sentence").rows) == 11
     among = np.array([3, 12], np.int64)
     assert keywords.term_scores(connection, "sentence quokka", among=among).rows.tolist() == [12]
-    # Where very many chunks have the rarest one, too, the first ones with all of them count.
+    # If very many chunks contain even the rarest word, the first chunks with all words are scored.
     monkeypatch.setattr(keywords, "_MOST_READ", 5)
     terms = keywords.term_scores(connection, "common sentence")
     assert terms.rows.tolist() == [1, 2, 3, 4, 5]
@@ -135,8 +135,8 @@ def test_a_clue_chooses_between_two_things_seen(kb, tmp_path, neighbour, unit):
     for n in range(2, 8):
         kb.add(Unit(f"Land {n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
     scene.save(tmp_path / "scene.png")
-    asked = f"How large is the country that borders {neighbour}?"
-    assert kb.query(tmp_path / "scene.png", asked).units[0].id == unit
+    question = f"How large is the country that borders {neighbour}?"
+    assert kb.query(tmp_path / "scene.png", question).units[0].id == unit
 
 
 def test_a_question_is_rewritten_with_the_unit_and_its_content_words():
@@ -152,8 +152,8 @@ def test_a_unit_that_the_question_names_is_kept_beyond_k(kb, tmp_path):
     answer = kb.query(tmp_path / "2.png", "What does the Zanzibar lamp burn?")
     assert answer.units[0].id in ("t2", "z")
     assert {"t2", "z"} <= {unit.id for unit in answer.units}
-    (named,) = [unit for unit in answer.units if unit.id == "z"]
-    assert "the question names it ('zanzibar lamp')" in named.why
+    (lamp,) = [unit for unit in answer.units if unit.id == "z"]
+    assert "the question names it ('zanzibar lamp')" in lamp.why
 
 
 def test_the_longest_name_in_the_question_is_the_one_meant(kb):
@@ -215,27 +215,27 @@ def test_the_join_threshold_is_measured_on_the_bases_own_vectors(kb, tmp_path):
 def test_pictures_can_be_left_where_they_are(tmp_path):
     from ku_rag import KnowledgeBase
 
-    shown = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
+    photo = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
     with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
         kb.ingest(tmp_path / "photos")
-        assert kb.show("Lamp").to_dict()["images"] == [str(shown)]
+        assert kb.show("Lamp").to_dict()["images"] == [str(photo)]
         assert not [f for f in (kb.path / "images").rglob("*") if f.is_file()]
         kb.compact()
-        assert shown.exists()
+        assert photo.exists()
         assert kb.verify().ok
-        assert kb.query(shown, "What is this?").units[0].id == "Lamp"
+        assert kb.query(photo, "What is this?").units[0].id == "Lamp"
 
 
 def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
-    """What a writer commits between matching and reading is seen by the next question only."""
+    """A commit between matching and reading is visible to the next question only."""
     from ku_rag import KnowledgeBase
     from ku_rag.answering import pipeline
 
     kb.add(Unit("Lamp", id="lamp", texts=("The lamp comes from Peru.",)))
-    found = pipeline.match
+    original = pipeline.match
 
     def match_and_then_delete(*arguments):
-        matches = found(*arguments)
+        matches = original(*arguments)
         with KnowledgeBase.open(kb.path) as writer:
             writer.delete(["lamp"])
         return matches
@@ -243,7 +243,7 @@ def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
         monkeypatch.setattr(pipeline, "match", match_and_then_delete)
         assert reader.query(None, "Where does the lamp come from?").answer == "Peru"
-        monkeypatch.setattr(pipeline, "match", found)
+        monkeypatch.setattr(pipeline, "match", original)
         assert reader.query(None, "Where does the lamp come from?").answer == ""
 
 
@@ -262,8 +262,8 @@ def test_two_linked_chunks_that_cover_a_question_together_go_before_chunks_that_
             ),
         ]
     )
-    found = kb.query(None, "Where was the designer of the steamer born?", k=2).chunks
-    assert {name for chunk in found for name in chunk.owner_names} == {"Ohio Queen", "Mary Turing"}
+    chunks = kb.query(None, "Where was the designer of the steamer born?", k=2).chunks
+    assert {name for chunk in chunks for name in chunk.owner_names} == {"Ohio Queen", "Mary Turing"}
 
 
 def test_as_many_chunks_are_found_as_are_asked_for(kb):

@@ -1,4 +1,4 @@
-"""The weight of an encoder's cosines of texts beside keywords."""
+"""The weight of an encoder's text cosines relative to keywords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYNONYMS = {"vessel": "boat", "light": "lamp", "seat": "chair", "disc": "wheel",
 
 
 class Synonyms:
-    """Texts with the same thing, or a synonym of it, have the same vector."""
+    """Texts that name the same thing, or a synonym of it, have the same vector."""
 
     dim, max_tokens, fingerprint, cross_modal = 8, 64, "synonyms", False
 
@@ -37,7 +37,7 @@ class Synonyms:
 
 
 class Misleading(Synonyms):
-    """Each text is nearest to those of another thing."""
+    """Each text is nearest to texts about another thing."""
 
     fingerprint, text_weight = "misleading", 1.0
 
@@ -90,7 +90,7 @@ def test_an_encoder_that_misleads_gets_none_and_the_weight_is_kept(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", encoder=Misleading()) as kb:
         assert kb.search(text="A lamp in blue?", k=1).chunks[0].owners == ("blue lamp",)
         assert kb.tune_texts(file).reciprocal_rank_before == 1.0
-        kb.reindex(Synonyms())  # a weight is of the encoder that it was measured with
+        kb.reindex(Synonyms())  # a weight belongs to the encoder that it was measured with
         assert kb.tune_texts(questions(tmp_path, SYNONYMS)).reciprocal_rank_before == 1.0
 
 
