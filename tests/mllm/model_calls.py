@@ -1,4 +1,4 @@
-"""The calls that real models are sent: queries, identification, plans, agents and extraction."""
+"""Calls of real models: queries, identification, plans, agents and extraction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import picture
 
 QUESTION = "Where does the brass lamp come from?"
 LIMIT = 400
-"""Most tokens of a reply."""
+"""Maximum number of tokens of a reply."""
 CALLS: dict[str, Callable[[KnowledgeBase, Path], Any]] = {
     "query": lambda kb, photo: kb.query(photo, QUESTION),
     "query in one turn": lambda kb, photo: kb.query(photo, QUESTION, kcc=False),
@@ -25,11 +25,11 @@ CALLS: dict[str, Callable[[KnowledgeBase, Path], Any]] = {
 }
 QUERIES = [name for name in CALLS if name.startswith("query")]
 SETTINGS = {"identification": {"confidence_threshold": 1.0}}
-"""Those of a call: no match is sure, so that one is identified."""
+"""Settings by call: for identification, no match is sure."""
 
 
 class LampBase:
-    """A base of a lamp and a door beside a model behind an endpoint."""
+    """A base of a lamp and a door, and a model behind an endpoint."""
 
     def __init__(self, folder: Path, model: str, url: str) -> None:
         self.model, self.url, self.photo = model, url, picture(folder / "lamp.png", 1)
@@ -50,7 +50,7 @@ class LampBase:
 
     @contextmanager
     def opened(self, **settings: Any) -> Iterator[KnowledgeBase]:
-        """Open it, with one request at a time and no retries."""
+        """Open the base with one request at a time and no retries."""
         limits = {"mllm_timeout_s": 600.0, "mllm_retries": 0, "mllm_concurrency": 1}
         limits |= {"mllm_max_reply_tokens": LIMIT} | settings
         with KnowledgeBase.open(self._path, mllm=self.model, mllm_url=self.url, **limits) as kb:
@@ -62,7 +62,7 @@ class LampBase:
             return CALLS[name](kb, self.photo)
 
     def extracted(self) -> int:
-        """The number of facts that the model has read."""
+        """Return the number of facts that the model extracted."""
         with KnowledgeBase.open(self._path, read_only=True) as kb:
             facts = [*kb.facts("lamp"), *kb.facts("door")]
         return sum(fact.origin == f"extracted by {self.model}" for fact in facts)

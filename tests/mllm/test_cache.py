@@ -1,4 +1,4 @@
-"""The cache of replies: how long it keeps them."""
+"""Expiry of cached replies."""
 
 import os
 import time

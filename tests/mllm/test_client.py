@@ -50,7 +50,7 @@ def ask(text="What is this?", *pictures, **more):
 
 
 def talk(*turns, **more):
-    """A request of turns of the user and, in between, of the model; pictures are any images."""
+    """A request whose turns alternate between user and model; an image becomes a picture."""
     messages = [
         Message(
             ("user", "assistant")[n % 2],
@@ -62,32 +62,32 @@ def talk(*turns, **more):
 
 
 def page(image):
-    """A picture of text, which is sent as it is."""
+    """A picture of text, which is sent at full sharpness."""
     return Picture(image, sharp=True)
 
 
 def replies(tmp_path):
-    """The files of replies that are kept."""
+    """The files of cached replies."""
     return list((tmp_path / "cache" / "replies").rglob("*.json"))
 
 
 def client(endpoint, **more):
-    """A client that waits for nothing; what it would have waited for is in `waits`."""
+    """A client that records in `waits` the pauses that it would make."""
     waits = []
-    made = model_at(endpoint.url, **({"wait": waits.append} | more))
-    made.waits = waits
-    return made
+    mllm = model_at(endpoint.url, **({"wait": waits.append} | more))
+    mllm.waits = waits
+    return mllm
 
 
 def failure(endpoint, request=None, **more):
-    """What a failed call says, after a look that the key is nowhere in it."""
+    """The message of a failed call, after a check that its traceback does not contain the key."""
     with pytest.raises(ModelFailed) as caught:
         client(endpoint, **more).chat(request or ask())
     assert KEY not in "".join(traceback.format_exception(caught.value))
     return str(caught.value)
 
 
-# ---- what is sent, and what comes back ---------------------------------------------------------
+# ---- requests and replies ----------------------------------------------------------------------
 
 
 def test_a_question_and_its_reply():
@@ -123,12 +123,12 @@ def test_pictures_are_made_smaller_and_keep_their_shape():
     pictures = Image.fromarray(noise), page(Image.fromarray(noise[:, :50]))
     with serving(says("x"), says("y"), says("z")) as endpoint:
         client(endpoint, image_side=200).chat(ask("?", *pictures))
-        shown, text = endpoint.pictures(0)
+        photo, text = endpoint.pictures(0)
         client(endpoint, image_side=100).chat(ask("?", *pictures))
         assert [image.size for image in endpoint.pictures(1)] == [(100, 25), (50, 100)]
         client(endpoint, image_side=64).chat(ask("?", *pictures))
         assert [image.size for image in endpoint.pictures(2)] == [(64, 16), (50, 100)]
-    assert (shown.format, shown.size) == ("JPEG", (200, 50))
+    assert (photo.format, photo.size) == ("JPEG", (200, 50))
     assert (text.format, text.size) == ("PNG", (50, 100))
     assert np.array_equal(np.asarray(text), noise[:, :50])
 
@@ -274,8 +274,8 @@ def test_a_reply_that_does_not_fit_is_asked_for_once_more():
         mllm.chat(ask("Again?", schema=SCHEMA))
     assert reply.parsed == FITS
     assert (reply.prompt_tokens, reply.completion_tokens) == (22, 14)
-    asked, answered, repaired = endpoint.bodies[1]["messages"]
-    assert asked["content"] == "What is this?"
+    question, answered, repaired = endpoint.bodies[1]["messages"]
+    assert question["content"] == "What is this?"
     assert answered == {"role": "assistant", "content": '{"colour": "green", "count": 2}'}
     assert "$.colour: 'green' is not one of ['red', 'blue']" in repaired["content"]
     assert json.dumps(SCHEMA) in repaired["content"]
@@ -313,7 +313,7 @@ def test_an_endpoint_that_takes_no_limits_of_lengths_gets_the_schema_without_the
     sent = [body["response_format"]["json_schema"]["schema"] for body in endpoint.bodies]
     assert sent[0]["properties"]["names"]["maxItems"] == 50
     plain = {"type": "array", "items": {"type": "string"}}
-    assert [one["properties"]["names"] for one in sent[1:]] == [plain, plain]
+    assert [sent_schema["properties"]["names"] for sent_schema in sent[1:]] == [plain, plain]
     assert mllm.object_format == "json_schema"
 
 
@@ -371,29 +371,31 @@ def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
 
 def test_a_refusal_about_something_else_changes_nothing():
     with serving(fails(400, "temperature: fine; messages: too long", param="messages")) as endpoint:
-        said = failure(endpoint, ask(temperature=0.0))
+        message = failure(endpoint, ask(temperature=0.0))
         assert (
             "status 400 to a request for 'm-1' (temperature: fine; messages: too long): change"
-            in said
+            in message
         )
         assert len(endpoint.bodies) == 1
 
 
-# ---- what goes wrong ---------------------------------------------------------------------------
+# ---- failures ----------------------------------------------------------------------------------
 
 
 def test_nothing_listens():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
         with pytest.raises(ModelFailed, match=r"nothing answers at .* start it, or set mllm_url"):
             model_at(url, "m", wait=pytest.fail).chat(ask())
 
 
 def test_a_key_that_is_refused_is_not_repeated():
     with serving(fails(401, f"Incorrect API key provided: {KEY}.")) as endpoint:
-        said = failure(endpoint)
-        assert "status 401 to a request for 'm-1' (Incorrect API key provided: [key].): set" in said
+        message = failure(endpoint)
+        assert (
+            "status 401 to a request for 'm-1' (Incorrect API key provided: [key].): set" in message
+        )
         assert len(endpoint.bodies) == 1
 
 
@@ -412,7 +414,7 @@ def test_a_busy_endpoint_is_left_alone_as_long_as_it_asks():
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("response", "expected"),
     [
         (fails(429, "later", {"Retry-After": "3600"}), "asks for a pause of 3,600 s"),
         (fails(429, "no money", code="insufficient_quota"), "check the account's plan"),
@@ -422,8 +424,8 @@ def test_a_busy_endpoint_is_left_alone_as_long_as_it_asks():
         (Said(b"<html>Hello</html>"), "replied with a web page: give the complete address"),
     ],
 )
-def test_what_no_further_try_would_mend(said, expected):
-    with serving(said) as endpoint:
+def test_what_no_further_try_would_mend(response, expected):
+    with serving(response) as endpoint:
         assert expected in failure(endpoint, wait=pytest.fail)
 
 
@@ -442,7 +444,7 @@ def test_failures_of_the_moment_are_tried_again():
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("response", "expected"),
     [
         (
             fails(503, "loading"),
@@ -453,8 +455,8 @@ def test_failures_of_the_moment_are_tried_again():
         (Said(b"[" * 100_000), "is not JSON"),
     ],
 )
-def test_tries_come_to_an_end(said, expected):
-    with serving(said, said, said) as endpoint:
+def test_tries_come_to_an_end(response, expected):
+    with serving(response, response, response) as endpoint:
         message = failure(endpoint, retries=2)
         assert expected in message
         assert "(tried 3 times)" in message
@@ -462,7 +464,7 @@ def test_tries_come_to_an_end(said, expected):
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("response", "expected"),
     [
         (
             says("A la", finish="length"),
@@ -481,8 +483,8 @@ def test_tries_come_to_an_end(said, expected):
         (Said({"choices": [{"message": 3}]}), "the model's reply is empty"),
     ],
 )
-def test_replies_that_are_none(said, expected):
-    with serving(said) as endpoint:
+def test_replies_that_are_none(response, expected):
+    with serving(response) as endpoint:
         message = failure(endpoint)
         assert expected in message
         assert f"model 'm-1' at {endpoint.url}" in message
@@ -521,13 +523,13 @@ def test_headers_that_come_in_drops():
 
 
 def test_redirects_are_not_followed():
-    with serving(says("A lamp.")) as other:
-        with serving(Said({}, 307, {"Location": f"{other.url}/chat/completions"})) as endpoint:
+    with serving(says("A lamp.")) as target:
+        with serving(Said({}, 307, {"Location": f"{target.url}/chat/completions"})) as endpoint:
             assert (
                 "307 to a request for 'm-1': redirects are not followed; set mllm_url"
                 in failure(endpoint)
             )
-        assert other.bodies == []
+        assert target.bodies == []
 
 
 def test_a_reply_without_end(monkeypatch):
@@ -637,10 +639,12 @@ def test_no_more_calls_at_once_than_allowed():
 
 def test_a_call_that_waits_for_its_next_try_holds_no_place():
     with serving(fails(500, "hm"), says("second"), says("first")) as endpoint:
-        mllm = client(endpoint, concurrency=1, wait=lambda _: said.append(mllm.chat(ask("2?"))))
-        said = []
+        mllm = client(
+            endpoint, concurrency=1, wait=lambda _: followups.append(mllm.chat(ask("2?")))
+        )
+        followups = []
         assert mllm.chat(ask("1?")).text == "first"
-    assert [reply.text for reply in said] == ["second"]
+    assert [reply.text for reply in followups] == ["second"]
 
 
 def test_a_budget_of_calls_counts_every_try():
@@ -687,8 +691,10 @@ def test_a_reply_from_the_cache_needs_no_package_and_no_endpoint():
         "print(mllm.chat(Request((Message('user', ('What is this?',)),))).text)\n"
         "print({'httpx', 'jsonschema'} & set(sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["A lamp.", "set()", ""]
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.split("\n") == ["A lamp.", "set()", ""]
 
 
 def test_every_part_of_a_request_counts():
@@ -855,10 +861,10 @@ def test_what_was_said_is_said_again(tmp_path):
     model = ScriptedMLLM(["A lamp.", FITS, "Über\u2028zwei Zeilen\x85."])
     recorded = RecordedMLLM(path, model)
     requests = [ask("What?", _photo()), ask(schema=SCHEMA), ask("Ünï\u2028code?")]
-    said = [recorded.chat(request) for request in requests * 2]
+    first_replies = [recorded.chat(request) for request in requests * 2]
     assert len(model.requests) == 3
     again = RecordedMLLM(path)
-    assert [again.chat(request) for request in requests * 2] == said
+    assert [again.chat(request) for request in requests * 2] == first_replies
 
 
 def test_other_decoders_do_not_make_other_pictures(tmp_path):
@@ -866,18 +872,18 @@ def test_other_decoders_do_not_make_other_pictures(tmp_path):
     RecordedMLLM(path, ScriptedMLLM(["A lamp."])).chat(ask("What?", _photo()))
     replay = RecordedMLLM(path)
     assert replay.chat(ask("What?", _photo(change=3))).text == "A lamp."
-    for other in (_photo(change=25), _photo().resize((91, 60))):
+    for picture in (_photo(change=25), _photo().resize((91, 60))):
         with pytest.raises(ModelFailed, match="does not hold this request"):
-            replay.chat(ask("What?", other))
+            replay.chat(ask("What?", picture))
 
 
 def test_what_was_not_said_is_not_made_up(tmp_path):
     path = tmp_path / "r.jsonl"
     RecordedMLLM(path, ScriptedMLLM(["A lamp."])).chat(ask())
     replay = RecordedMLLM(path)
-    for other in (ask("What?"), ask(temperature=1.0), ask(schema=SCHEMA), ask("What?", _photo())):
+    for request in (ask("What?"), ask(temperature=1.0), ask(schema=SCHEMA), ask("What?", _photo())):
         with pytest.raises(ModelFailed, match="record it again with a model"):
-            replay.chat(other)
+            replay.chat(request)
 
 
 def test_recordings_that_are_none(tmp_path):

@@ -1,4 +1,4 @@
-"""The client against servers with faults: a usable reply, or one sentence, always in time."""
+"""The client against faulty servers: a usable reply or a message of one line, in bounded time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def forever(piece):
 
 
 def chat(server, schema=None, **options):
-    """The reply, or what the error says."""
+    """The reply or the message of the error."""
     options = {"timeout_s": TIMEOUT_S, "wait": lambda _: None} | options
     mllm = model_at(server.url, **options)
     request = Request((Message("user", ("What is this?",)),), schema=schema)
@@ -56,7 +56,7 @@ def chat(server, schema=None, **options):
     return reply.text if schema is None else reply.parsed
 
 
-# What the server sends, in order; what is in the text of the reply or error; requests it gets.
+# Responses of the server in order; part of the reply or of the message; number of requests.
 TEXT_FAULTS = {
     "closed at once": ([b""], "the connection to", 4),
     "no answer": ([forever(b"")], "did not reply within 0.5 s", 1),
@@ -127,18 +127,18 @@ def test_texts(fault):
     scripts, expected, requests = TEXT_FAULTS[fault]
     begun = time.monotonic()
     with serving_faults(*scripts) as server:
-        said = chat(server, timeout_s=TIMEOUT_S if "did not" in expected else 30)
+        reply = chat(server, timeout_s=TIMEOUT_S if "did not" in expected else 30)
         assert time.monotonic() - begun < 20
-        assert "\n" not in said
-        assert expected in said
+        assert "\n" not in reply
+        assert expected in reply
         assert len(server.requests) == requests
-        assert len(said) <= LONGEST_TEXT
+        assert len(reply) <= LONGEST_TEXT
 
 
 A = {"answer": "a"}
 CHANGED = {"changed": True, "answer": "a"}
 REJECTED = error(400, "response_format json_schema is not supported")
-# What the server sends, in order; the object, or what the error says; requests it gets.
+# Responses of the server in order; the object or part of the message; number of requests.
 OBJECT_FAULTS = {
     "schema not known": ([REJECTED, completion('{"answer": "a"}')], A, 2),
     "schema an internal error": ([error(500), completion('{"answer": "a"}')], A, 2),
@@ -185,11 +185,11 @@ def test_objects(fault, monkeypatch):
     scripts, expected, requests = OBJECT_FAULTS[fault]
     begun = time.process_time()
     with serving_faults(*scripts) as server:
-        said = chat(server, SCHEMA, timeout_s=30)
+        reply = chat(server, SCHEMA, timeout_s=30)
         if isinstance(expected, str):
-            assert expected in said
+            assert expected in reply
         else:
-            assert said == expected
+            assert reply == expected
         assert len(server.requests) == requests
     assert time.process_time() - begun < 5
 

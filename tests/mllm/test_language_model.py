@@ -1,8 +1,8 @@
-"""A real language model in every role: contracts, bounds and refusals, whatever it says.
+"""A real language model in every role: contracts, bounds and refusals, whatever it replies.
 
-The model has 135 M parameters and reads texts alone. What it says is seldom right, so nothing here
-depends on it: replies fit their schemas, choices are among the choices, limits hold, and rubbish
-has no effect.
+The model has 135 M parameters and reads texts alone. Its replies are seldom right, so no
+test depends on their content: they fit their schemas, choices are among the choices, limits hold,
+and rubbish has no effect.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_a_choice_is_one_of_the_choices_and_a_text_ends_at_its_limit(url):
         temperature=0.0,
     )
     reply = model(url, max_reply_tokens=LIMIT).chat(request)
-    # As it was sent, before it is cut and mended.
+    # The reply as sent, before it is cut and repaired.
     sent = json.loads(reply.text[reply.text.index("{") : reply.text.rindex("}") + 1])
     assert sent["name"] in names
     assert len(sent["text"]) <= 12
@@ -124,10 +124,10 @@ def test_its_agents_choose_among_the_choices(lamp):
 
 def test_what_it_extracts_is_in_the_text_or_dropped(lamp):
     try:
-        done = lamp.call("extraction")
+        extraction = lamp.call("extraction")
     except TruncatedReply:  # no chunk could be read
         assert lamp.extracted() == 0
     else:
-        assert done.chunks + len(done.left_out) == 2
-        assert done.dropped["it names no unit of the text"] == 0
-        assert lamp.extracted() == done.facts
+        assert extraction.chunks + len(extraction.left_out) == 2
+        assert extraction.dropped["it names no unit of the text"] == 0
+        assert lamp.extracted() == extraction.facts

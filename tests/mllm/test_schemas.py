@@ -41,7 +41,7 @@ ROLES = {
 
 
 def unbounded(schema, path="$"):
-    """The places of a schema where a reply may be of any length."""
+    """The paths of a schema at which the length of a reply is not limited."""
     kind = schema["type"]
     if kind == "string" and "enum" not in schema and not schema.get("maxLength", 9_999) <= 2_000:
         yield path
@@ -57,7 +57,7 @@ def unbounded(schema, path="$"):
 
 
 def fitting(schema, name=""):
-    """A reply that fits a schema and goes on with what was asked."""
+    """A reply that fits a schema and lets the search or query continue."""
     kind = schema["type"]
     if "enum" in schema:
         return schema["enum"][-1] if name in ("picture", "relation") else schema["enum"][0]
@@ -69,7 +69,7 @@ def fitting(schema, name=""):
 
 
 def requested_schemas(tmp_path):
-    """The schemas of all roles, as they are requested of a model."""
+    """The schemas of all roles, as sent to a model."""
     lamp = picture(tmp_path / "lamp.png", 1)
     mllm = ScriptedMLLM(lambda request: fitting(request.schema) if request.schema else "Brass lamp")
     with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm, reranker="mllm") as kb:
@@ -97,8 +97,8 @@ def requested_schemas(tmp_path):
     unsure = {"confidence_threshold": 1.0, "read_only": True}
     with KnowledgeBase.open(tmp_path / "kb", mllm=mllm, **unsure) as kb:
         kb.query(lamp, "What is this?")
-    asked = EvaluationQuestion("1", "What is it?", answers=("A lamp.",))
-    measure("claim_recall", mllm).score(asked, Prediction("It is a lamp."))
+    evaluation_question = EvaluationQuestion("1", "What is it?", answers=("A lamp.",))
+    measure("claim_recall", mllm).score(evaluation_question, Prediction("It is a lamp."))
     return [request.schema for request in mllm.requests if request.schema]
 
 
@@ -109,7 +109,7 @@ def test_every_schema_is_bounded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("replied", "kept"),
+    ("replied", "expected"),
     [
         ({"name": "brass  LAMP.", "others": []}, {"name": "Brass lamp", "others": []}),
         (
@@ -119,10 +119,10 @@ def test_every_schema_is_bounded(tmp_path):
         ({"name": "Moon", "others": []}, None),
     ],
 )
-def test_one_unknown_choice_in_a_list_costs_no_other(replied, kept):
+def test_one_unknown_choice_in_a_list_costs_no_other(replied, expected):
     names = choice(["Brass lamp", "Brass lamp", ""])
     assert names["enum"] == ["Brass lamp", ""]
     schema = object_schema("name", "others", name=names, others=list_of(names))
     data, problem = extract_object(json.dumps(replied), schema)
-    assert data == kept
-    assert bool(problem) == (kept is None)
+    assert data == expected
+    assert bool(problem) == (expected is None)

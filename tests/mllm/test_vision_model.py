@@ -1,6 +1,6 @@
-"""A vision model behind the transformers server in every role: what it is sent, and refusals.
+"""A vision model behind the transformers server in every role: requests and refusals.
 
-The model has random weights: no reply of it fits a schema, and all rubbish has to be noticed.
+The model has random weights: none of its replies fits a schema, and all rubbish has to be detected.
 """
 
 from __future__ import annotations
