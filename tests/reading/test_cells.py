@@ -1,4 +1,4 @@
-"""Answers from cells: the row by the question, the column by what is asked for."""
+"""Answers from table cells: the question determines the row and the column."""
 
 import pytest
 
@@ -71,16 +71,16 @@ def kb(tmp_path_factory):
     ],
 )
 def test_a_cell_answers(kb, question, answer):
-    found = kb.query(None, question)
-    assert found.answer == answer
-    cited = next(c for c in found.chunks if c.label == found.citations[0])
+    response = kb.query(None, question)
+    assert response.answer == answer
+    cited = next(c for c in response.chunks if c.label == response.citations[0])
     assert answer in cited.text
     assert cited.table
 
 
 def test_a_cell_and_a_text_answer_together(kb):
-    found = kb.query(None, "What is the stadium of the club whose coach was born in Leeds?")
-    assert found.answer == "Pier Park"
+    response = kb.query(None, "What is the stadium of the club whose coach was born in Leeds?")
+    assert response.answer == "Pier Park"
 
 
 def row(label, score, *cells, text=None):
@@ -94,17 +94,17 @@ def row(label, score, *cells, text=None):
     [
         ([("Coach", "Bob"), ("Club", "Red Star")], None, "Bob"),
         ([("Club", "Red Star"), ("Coach", "Bob")], None, "Bob"),
-        # A part of a long row without the cell, and one whose text has the value elsewhere.
+        # A part of a long row without the cell; a row whose text has the value elsewhere.
         ([("Club", "Red Star"), ("Coach", "Bob")], "Club: Red Star", ""),
         ([("Club", "Red Star"), ("Coach", "Bob")], "Club: Red Star\nCoach: Bobby", ""),
     ],
 )
 def test_the_cell_that_answers_is_marked(cells, text, marked):
-    found = row("E1", 1.0, *cells, text=text)
-    reading = read("Who is the coach of Red Star?", [found], [found])
+    evidence = row("E1", 1.0, *cells, text=text)
+    reading = read("Who is the coach of Red Star?", [evidence], [evidence])
     assert reading.answer == "Bob"
     ((start, end),) = reading.spans
-    assert found.text[start:end] == marked
+    assert evidence.text[start:end] == marked
 
 
 def test_a_row_that_says_the_same_in_a_second_column_of_that_name_is_no_other_answer():
@@ -113,8 +113,8 @@ def test_a_row_that_says_the_same_in_a_second_column_of_that_name_is_no_other_an
     assert (
         read("Who is the coach of Red Star?", [row("E1", 1.0, *cells), again], ()).answer == "Bob"
     )
-    other = row("E2", 0.99, cells[0], ("Coach", "Ann"))
-    assert read("Who is the coach of Red Star?", [row("E1", 1.0, *cells), other], ()) is None
+    second = row("E2", 0.99, cells[0], ("Coach", "Ann"))
+    assert read("Who is the coach of Red Star?", [row("E1", 1.0, *cells), second], ()) is None
 
 
 def test_a_text_that_the_row_does_not_name_tells_nothing_of_it():
@@ -154,7 +154,7 @@ def test_the_reader_abstains(kb, question):
 
 
 @pytest.mark.parametrize(
-    ("shown", "question", "answer"),
+    ("query_seed", "question", "answer"),
     [
         (3, "Which trains use this engine?", ""),  # there are two
         (4, "Which train uses this engine?", "Noon Local"),
@@ -162,27 +162,31 @@ def test_the_reader_abstains(kb, question):
         (3, "Which engine pulls the Noon Local?", ""),
     ],
 )
-def test_with_a_picture_only_rows_that_hold_what_it_shows_answer(tmp_path, shown, question, answer):
+def test_with_a_picture_only_rows_that_hold_what_it_shows_answer(
+    tmp_path, query_seed, question, answer
+):
     rows = [
         ("Quarryman", "10:15", "Bramble"),
         ("Noon Local", "12:00", "Wasp"),
         ("Evening Mail", "17:45", "Bramble"),
     ]
-    trains = Table(("Train", "Departs", "Engine"), [[Cell(text) for text in one] for one in rows])
+    trains = Table(
+        ("Train", "Departs", "Engine"), [[Cell(text) for text in cells] for cells in rows]
+    )
     pictures = {seed: picture(tmp_path / f"{seed}.png", seed) for seed in (3, 4)}
     with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
         for name, seed in (("Bramble", 3), ("Wasp", 4)):
             base.add(Unit(name, texts=(f"{name} is an engine.",), images=(pictures[seed],)))
         base.add(Unit("trains", tables=(trains,), match=False))
-        assert base.query(pictures[shown], question).answer == answer
+        assert base.query(pictures[query_seed], question).answer == answer
 
 
 def test_the_best_row_is_the_closest_evidence_where_no_cell_answers(tmp_path):
     (tmp_path / "fares.csv").write_text("Ticket,Single,Return\nChild,4 euros,6 euros\n")
     with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
         base.ingest(tmp_path / "fares.csv")
-        found = base.query(None, "How much is a return ticket for a child?")
-    assert not found.answer
-    assert found.reading.why == "No cell or sentence states it."
-    assert found.reading.closest.evidence == "E1"
-    assert found.reading.closest.text == found.chunks[0].text
+        response = base.query(None, "How much is a return ticket for a child?")
+    assert not response.answer
+    assert response.reading.why == "No cell or sentence states it."
+    assert response.reading.closest.evidence == "E1"
+    assert response.reading.closest.text == response.chunks[0].text

@@ -1,4 +1,4 @@
-"""Answers that stand in the graph, and questions that the graph does not answer."""
+"""Answers from the graph, and questions that the graph does not answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def country(name, currency, language, *borders):
         kind="country",
         texts=(f"{name} lies on a sea.",),
         relations=(
-            *(Relation("borders", one, "country") for one in borders),
+            *(Relation("borders", neighbour, "country") for neighbour in borders),
             Relation("currency", currency, "currency"),
             Relation("language", language, "language"),
         ),
@@ -57,9 +57,9 @@ def kb(tmp_path):
 )
 def test_words_lead_along_relations_or_nowhere(kb, question, answers):
     graph = Graph(kb._database.connection, kb._layout)
-    (start,) = (one for one in graph.find("Arland") if one.unit)
-    found = trace(graph, start, question)
-    assert (found and found.answers) == answers
+    (start,) = (entity for entity in graph.find("Arland") if entity.unit)
+    reading = trace(graph, start, question)
+    assert (reading and reading.answers) == answers
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def museum(tmp_path):
 )
 def test_relations_are_followed_as_far_as_the_question_goes(museum, question, answers):
     graph = Graph(museum._database.connection, museum._layout)
-    found = trace(graph, graph.find("Red Amphora")[0], question)
-    assert (found and found.answers) == answers
+    reading = trace(graph, graph.find("Red Amphora")[0], question)
+    assert (reading and reading.answers) == answers
 
 
 def test_a_city_is_no_country(museum):
@@ -116,9 +116,9 @@ def test_a_city_is_no_country(museum):
 @pytest.fixture
 def monsters(tmp_path):
     def monster(name, weaknesses, **relations):
-        said = [Relation("weakness", one) for one in weaknesses]
-        said += [Relation(word, end) for word, end in relations.items()]
-        return Unit(name, id=name, kind="monster", relations=said)
+        links = [Relation("weakness", weakness) for weakness in weaknesses]
+        links += [Relation(word, end) for word, end in relations.items()]
+        return Unit(name, id=name, kind="monster", relations=links)
 
     with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
         base.add_many(
@@ -169,8 +169,8 @@ def test_relations_are_asked_for_in_both_directions(monsters, question, answer):
 
 @pytest.fixture
 def locks(tmp_path):
-    """A chain of relations that are nouns, and a boat at its first member."""
-    said = {
+    """A chain of relations named by nouns, and a boat at its first unit."""
+    relations = {
         "Alder": [Relation("next lock", "birch")],
         "Birch": [Relation("next lock", "cedar"), Relation("keeper", "Mr Finn", "person")],
         "Cedar": [Relation("modelled after", "King Hal", "person")],
@@ -179,13 +179,13 @@ def locks(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
         base.add_many(
             Unit(name, id=name.lower(), kind="boat" if name == "Dory" else "lock", relations=some)
-            for name, some in said.items()
+            for name, some in relations.items()
         )
         yield base
 
 
 @pytest.mark.parametrize(
-    ("shown", "question", "answer"),
+    ("pictured", "question", "answer"),
     [
         ("", "What is the next lock after Birch?", "Cedar"),
         ("", "What is the next lock from Birch?", "Cedar"),
@@ -221,15 +221,17 @@ def locks(tmp_path):
         ("Alder", "Which boats are moored here?", "Dory"),
     ],
 )
-def test_a_noun_is_followed_forwards_unless_the_question_turns_it(locks, shown, question, answer):
+def test_a_noun_is_followed_forwards_unless_the_question_turns_it(
+    locks, pictured, question, answer
+):
     graph = Graph(locks._database.connection, locks._layout)
-    found = trace(graph, graph.find(shown)[0] if shown else None, question)
-    assert (", ".join(found.answers) if found else "") == answer
+    reading = trace(graph, graph.find(pictured)[0] if pictured else None, question)
+    assert (", ".join(reading.answers) if reading else "") == answer
 
 
 @pytest.fixture
 def plants(tmp_path):
-    """Facts in metadata and in labelled lines, by units of two kinds."""
+    """Units of two kinds with facts in metadata and in labelled lines."""
 
     def plant(name, *lines, **metadata):
         return Unit(name, id=name, kind="plant", texts=lines, metadata=metadata)
@@ -369,7 +371,7 @@ def test_too_many_answers_of_a_second_relation_are_none(museum):
 def test_too_many_answers_are_none(kb):
     kb.add(country("Big", "euro", "Bish", *(f"Place {n}" for n in range(30))))
     graph = Graph(kb._database.connection, kb._layout)
-    (start,) = (one for one in graph.find("Big") if one.unit)
+    (start,) = (entity for entity in graph.find("Big") if entity.unit)
     assert trace(graph, start, "Which countries does it border?") is None
 
 
@@ -388,8 +390,8 @@ def test_the_query_answers_from_the_graph_and_cites_it(kb):
 
 def test_labelled_lines_and_relations_that_differ_are_both_shown(kb):
     kb.update("arland", texts=["Currency: taler"])
-    shown = kb.query(None, "What is the currency of Arland?")
-    assert (shown.answer, len(shown.citations)) == ("euro, taler", 2)
+    answer = kb.query(None, "What is the currency of Arland?")
+    assert (answer.answer, len(answer.citations)) == ("euro, taler", 2)
     kb.update("arland", texts=["Currency: euro"])
     assert kb.query(None, "What is the currency of Arland?").answer == "euro"
     kb.update("arland", texts=["Arland is old."])

@@ -1,4 +1,4 @@
-"""The search of the graph without a model: where it starts, and which paths it finds."""
+"""Graph search without a model: its topic and the paths that it finds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def graph(machines):
 
 
 def search(kb, question, **options):
-    """What a search without a model finds."""
+    """The result of a search without a model."""
     return kb.graph.search(question, **options).search
 
 
@@ -80,17 +80,17 @@ def test_the_topic_is_what_is_named_most(machines, question, hints, expected):
 
 def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
     [loom], [drip] = graph.find("Loom"), graph.find("Oil Drip")
-    shown = []
+    calls = []
 
     def sight(pictures):
-        shown.append(pictures)
+        calls.append(pictures)
         return [drip, loom]
 
     picture = object()
     assert select_topic(graph, Query("What is it?", (picture,)), sight) == loom
     assert select_topic(graph, Query("What is Red Loom?", (picture,)), sight).unit == "Red Loom"
     assert select_topic(graph, Query("What is it?"), sight) is None
-    assert shown == [(picture,)]
+    assert calls == [(picture,)]
 
 
 def test_a_question_of_nothing_in_the_graph_is_one_about_the_topic(machines):
@@ -107,8 +107,8 @@ def test_a_state_that_is_hinted_at_is_walked_through(machines):
 
 
 def test_what_is_seen_chooses_among_what_could_be(machines):
-    seen = "A shuttle is thrown to the left."
-    result = search(machines, "Which action is this, Loom?", perception=seen, most=1)
+    perception = "A shuttle is thrown to the left."
+    result = search(machines, "Which action is this, Loom?", perception=perception, most=1)
     assert ends(result) == ["Loom>Weaving>Shuttle Throw"]
 
 
@@ -121,8 +121,8 @@ def test_no_path_that_is_enough_is_a_piece_of_another(machines):
     for text in ("Which action next, Loom?", "Which action is like that of the Loom?"):
         rows = [tuple(s.row for s in path.steps) for path in search(machines, text).paths]
         assert len(rows) > 1
-        for one in rows:
-            assert not any(one != other and other[: len(one)] == one for other in rows)
+        for piece in rows:
+            assert not any(piece != whole and whole[: len(piece)] == piece for whole in rows)
 
 
 def test_as_many_paths_as_are_wanted_at_most(machines):
@@ -153,8 +153,8 @@ def test_captions_count_as_what_the_end_shows(kb):
         Unit("B", id="Loom>B", kind="action", metadata={"caption": "Dust settles quietly."}),
     ]
     kb.add_many(units)
-    question, seen = "Which action of the Loom is this?", "Dust settles everywhere."
-    assert search(kb, question, perception=seen).paths[0].end.name == "B"
+    question, perception = "Which action of the Loom is this?", "Dust settles everywhere."
+    assert search(kb, question, perception=perception).paths[0].end.name == "B"
 
 
 def test_a_path_into_another_topic_comes_after_its_own(graph):
@@ -178,9 +178,9 @@ def test_facts_are_walked_as_relations_are(kb):
 
 @pytest.fixture
 def places(kb):
-    """Places alone: what all are tells none apart."""
-    for name, word, other in (("Aaa", "near", "Bbb"), ("Bbb", "leads to", "Ccc")):
-        kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
+    """Units of a single kind, so that the kind distinguishes none of them."""
+    for name, word, target in (("Aaa", "near", "Bbb"), ("Bbb", "leads to", "Ccc")):
+        kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, target),)))
     kb.add(Unit("Ccc", id="Ccc", kind="place"))
     return kb
 

@@ -1,4 +1,4 @@
-"""What the reader states from evidence, what it leaves unsaid, and the closest sentence."""
+"""Answers that the reader states from evidence, abstentions, and the closest sentence."""
 
 from dataclasses import replace
 
@@ -24,28 +24,28 @@ It is 32 cm high."""
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """Bases of one unit with a picture, by the text and the name of the unit."""
-    made = {}
-    yield made, tmp_path_factory
-    for base, _ in made.values():
+    """Open bases of one unit with a picture, by text and name of the unit."""
+    opened = {}
+    yield opened, tmp_path_factory
+    for base, _ in opened.values():
         base.close()
 
 
 @pytest.fixture
 def ask(bases):
-    made, folders = bases
+    opened, folders = bases
 
-    def asked(question, text=LAMP, name="Aurora lamp"):
-        if (text, name) not in made:
+    def reading(question, text=LAMP, name="Aurora lamp"):
+        if (text, name) not in opened:
             folder = folders.mktemp("base")
-            shown = picture(folder / "shown.png", 3)
+            photo = picture(folder / "shown.png", 3)
             base = KnowledgeBase.open(folder / "kb", create=True)
-            base.add(Unit(name, id="u", texts=(text,), images=(shown,)))
-            made[text, name] = base, shown
-        base, shown = made[text, name]
-        return base.query(shown, question, k=1).reading
+            base.add(Unit(name, id="u", texts=(text,), images=(photo,)))
+            opened[text, name] = base, photo
+        base, photo = opened[text, name]
+        return base.query(photo, question, k=1).reading
 
-    return asked
+    return reading
 
 
 def read_one(question, text=LAMP, name="Aurora lamp", owners=("u",), image=None):
@@ -146,9 +146,11 @@ def test_of_two_values_the_one_near_to_the_words_of_the_question_is_stated(ask, 
 
 def test_a_fact_of_another_unit_is_not_stated():
     text = "The vase is made of clay. The Aurora lamp is made of brass."
-    asked = "Is the {} made of {}?"
-    assert read_one(asked.format("Aurora lamp", "clay"), text, owners=("other",)).answer == ""
-    assert read_one(asked.format("Aurora lamp", "brass"), text, owners=("other",)).answer == "yes"
+    template = "Is the {} made of {}?"
+    assert read_one(template.format("Aurora lamp", "clay"), text, owners=("other",)).answer == ""
+    assert (
+        read_one(template.format("Aurora lamp", "brass"), text, owners=("other",)).answer == "yes"
+    )
 
 
 def test_the_closest_sentence_is_evidence_and_no_answer(ask):
@@ -191,8 +193,8 @@ def test_lines_of_a_section_with_a_heading(ask):
 def test_a_query_answers_an_alias_and_shows_the_closest_sentence(kb):
     kb.add(Unit("Aurora lamp", id="lamp", aliases=("AL-200",), texts=(LAMP,)))
     assert kb.query(None, "How heavy is the AL-200?").answer == "3 kg"
-    shown = kb.query(None, "Which metal is the Aurora lamp made of?").to_dict()
-    assert (shown["answer"], shown["closest"]["evidence"]) == ("", "E1")
+    answer = kb.query(None, "Which metal is the Aurora lamp made of?").to_dict()
+    assert (answer["answer"], answer["closest"]["evidence"]) == ("", "E1")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Questions as people put them, and answers: a table over the records of a boat yard."""
+"""Questions in everyday words and their answers from the records of a boat yard."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kb(tmp_path_factory):
         ("Which boats belong to Barnaby?", "Merry Dancer, Pickle"),
         ("What does the Berth cost?", ""),
         ("How long is the Thunder Dancer?", ""),
-        # Words that say little, and verbs of who asks
+        # Words with little content, and verbs whose subject is the user
         ("how much would somebody have to pay for Pickle", "750 gbp"),
         ("When was Merry Dancer last surveyed?", "2024-05-02"),
         ("Do I get oars with Pickle?", "yes"),
@@ -97,7 +97,7 @@ def kb(tmp_path_factory):
         ("Who is in charge of Brassica?", ""),
         # Relations by their preposition alone
         ("What can I see at Berth A2?", "Merry Dancer"),
-        # Of two readings, the one that leaves less unsaid
+        # Of two readings, the one that covers more of the question
         ("How long is the boat that Pickle is tender to?", "8.2 m"),
         # Limits without a label, two limits, comparisons
         ("Anything under 1,000 pounds?", ""),
@@ -107,7 +107,7 @@ def kb(tmp_path_factory):
         ("boats for sale under 30000 gbp", "Merry Dancer"),
         ("Which is longer, Pickle or Brassica?", "Brassica"),
         ("Does Merry Dancer or Brassica draw less?", "Brassica"),
-        # Superlatives, kinds by their last word, nouns that the file has
+        # Superlatives, kinds by their last word, nouns of the file
         ("dearest boat?", "Brassica"),
         ("Name the oldest boat.", "Merry Dancer"),
         ("What is the dearest aeroplane?", ""),
@@ -117,7 +117,7 @@ def kb(tmp_path_factory):
         ("Pickle, what length is it?", "3.1 m"),
         # Values that are codes
         ("417-22, which boat is that?", "Merry Dancer"),
-        # What a flag or an amount does not answer
+        # Questions that a flag or an amount does not answer
         ("Which oars does Pickle have?", ""),
         ("Who is the price of Pickle?", ""),
     ],
@@ -146,9 +146,9 @@ def test_prices_in_several_currencies_are_not_compared(tmp_path, prices, dearest
 
 
 def test_a_noun_beside_a_picture_is_what_it_shows(tmp_path):
-    shown = picture(tmp_path / "shown.png", 3)
+    photo = picture(tmp_path / "shown.png", 3)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Aurora lamp", id="a", metadata={"weight": "3 kg"}))
-        kb.add(Unit("Sun", id="s", metadata={"price": "5 EUR"}, images=(shown,)))
+        kb.add(Unit("Sun", id="s", metadata={"price": "5 EUR"}, images=(photo,)))
         assert kb.query(None, "How heavy is the lamp?").answer == "3 kg"
-        assert kb.query(shown, "How heavy is the lamp?").answer == ""
+        assert kb.query(photo, "How heavy is the lamp?").answer == ""

@@ -1,4 +1,4 @@
-"""Questions about documents, and what is read of their sections."""
+"""Questions about documents, and answers from their sections."""
 
 import time
 
@@ -88,7 +88,7 @@ def documents(tmp_path_factory):
         ("How do I do the releasing of the formatter?", "Raise the version.\nPush the tag."),
         ("What is a token?", "A token is the smallest part of a line."),
         ("What is the default of margins?", "5"),
-        # what no document says
+        # not stated in any document
         ("What is the default of tabs?", ""),
         ("Which option sends mail?", ""),
         ("How do I install the printer?", ""),

@@ -131,10 +131,10 @@ def test_units_that_do_not_pass_a_filter_state_nothing(tmp_path):
         assert {"Oslo", "Ann", "Vault"} & {*stated}
         for question in questions:
             answer = base.query(None, question, where="tenant=north")
-            shown = " ".join(path.text for path in answer.paths)
+            path_texts = " ".join(path.text for path in answer.paths)
             assert answer.answer == "", question
-            assert "keeper" not in shown
-            assert "holds" not in shown
+            assert "keeper" not in path_texts
+            assert "holds" not in path_texts
         answer = base.query(None, "Who is the maker of the Lamp?", where="tenant=north")
         assert answer.answer == "Norda"
 
@@ -315,7 +315,7 @@ def shop(tmp_path_factory):
         ("List all chairs.", ""),
         ("Which saws do people like?", ""),
         ("Show me the lamp.", ""),
-        # Of the Dornak no colour is known, and dark red is red.
+        # The colour of the Dornak is not known, and dark red is red.
         ("Which lamps are not red?", "Brimo"),
         ("Which torches are not red?", "Kitavo"),
         ("How many torches are not red?", "1"),
