@@ -1,4 +1,4 @@
-"""The network for pictures: its graph, its cache, bases that are made with it."""
+"""The network for pictures: its graph, its cache, and bases that use it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ pytestmark = needs_pictures
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A folder of caches of this test."""
+    """An empty folder for caches."""
     monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "weights"
 
 
 def reference_features(weights, pixels):
-    """The features of a picture by torch, from the description of the network."""
+    """Features of a picture, computed by torch from the description of the network."""
     torch = pytest.importorskip("torch")
     functional = torch.nn.functional
-    tensors = {name: torch.from_numpy(np.array(one)).float() for name, one in weights.items()}
+    tensors = {name: torch.from_numpy(np.array(array)).float() for name, array in weights.items()}
 
     def convolve(x, name, norm, stride=1, groups=1):
         kernel = tensors[f"{name}.weight"]
         size = kernel.shape[-1]
         missing = [max((-(-n // stride) - 1) * stride + size - n, 0) for n in x.shape[-2:]]
-        top, left = (one // 2 for one in missing)
+        top, left = (total // 2 for total in missing)
         x = functional.pad(x, (left, missing[1] - left, top, missing[0] - top))
         x = functional.conv2d(x, kernel, stride=stride, groups=groups)
         statistics = (tensors[f"{norm}.{part}"] for part in ("running_mean", "running_var"))
@@ -79,9 +79,9 @@ def test_the_converted_network_is_kept_and_a_damaged_one_is_made_again(cache):
     model = load_model("lite2")
     [file] = cache.iterdir()
     assert file.read_bytes() == model
-    made = file.stat().st_mtime_ns
+    created = file.stat().st_mtime_ns
     assert load_model("lite2") == model
-    assert file.stat().st_mtime_ns == made
+    assert file.stat().st_mtime_ns == created
     file.write_bytes(model[:-1])
     assert load_model("lite2") == model
     assert file.read_bytes() == model
@@ -112,8 +112,8 @@ def test_a_new_base_has_the_network_where_it_is_installed(tmp_path, monkeypatch)
         kb.add(Unit("Lamp", id="lamp", texts=("Price: 5 euros",), images=(photo,)))
         kb.add(Unit("Fan", id="fan", images=(picture(tmp_path / "fan.png", 2),)))
         assert "efficientnet:lite2" in kb.stats().encoder
-        found = kb.query(photo, "What is the price?")
-        assert (found.answer, found.units[0].id) == ("5 euros", "lamp")
+        answer = kb.query(photo, "What is the price?")
+        assert (answer.answer, answer.units[0].id) == ("5 euros", "lamp")
 
 
 def test_a_base_opens_and_answers_by_text_without_the_extra(tmp_path):

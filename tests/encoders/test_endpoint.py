@@ -1,4 +1,4 @@
-"""Encoders behind an endpoint: a real server, the documented forms of others, and faults."""
+"""Encoders behind an endpoint: a real server, documented request formats of others, and faults."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def llama_with_pictures(tmp_path_factory):
 
 
 def encoder(spec, url, **settings):
-    """The encoder of texts behind an address, without the one for pictures."""
+    """The encoder of texts at an address; for openai, without the encoder of pictures."""
     options = Settings(encoder_url=url, **settings)
     loaded = ku_rag.load_encoder(spec, settings=options)
     return loaded.text if "openai" in spec else loaded
@@ -85,7 +85,7 @@ def test_texts_through_llama_cpp(llama):
     assert vectors.shape == (72, WIDTH)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1] * 70 + [0, 1], atol=1e-5)
     np.testing.assert_array_equal(vectors[5], vectors[71])
-    # A batch of another size leads to sums in another order.
+    # Another batch size changes the order of summation.
     np.testing.assert_allclose(vectors[5], tiny.encode_texts([many[5]])[0], atol=1e-4)
     assert tiny.fingerprint == encoder("openai:tiny", llama).fingerprint
 
@@ -166,7 +166,7 @@ def test_a_llama_cpp_without_a_tower_takes_no_pictures(llama):
         tiny.encode_images([Image.new("RGB", (8, 8))])
 
 
-# ---- forms of requests -------------------------------------------------------------------------
+# ---- request formats ---------------------------------------------------------------------------
 
 
 def sent_picture(url):
@@ -206,7 +206,7 @@ def test_infinity_takes_data_uris_with_their_modality(tmp_path):
     assert text == common | {"input": TEXTS}
     assert image == common | {"input": items(image), "modality": "image"}
     assert [sent_picture(url).size for url in items(image)] == [(96, 64)] * 2
-    np.testing.assert_allclose(texts, [unit(vector(one)[:4]) for one in TEXTS], atol=1e-6)
+    np.testing.assert_allclose(texts, [unit(vector(sentence)[:4]) for sentence in TEXTS], atol=1e-6)
     np.testing.assert_array_equal(images[0], images[2])
 
 
@@ -229,9 +229,9 @@ def test_texts_are_sent_in_batches_and_several_at_a_time():
     both = threading.Barrier(2, timeout=30)
 
     def reply(body):
-        said = embeddings(map(vector, items(body)))
-        said.gate = both.wait if len(items(body)) == 2 else None
-        return said
+        response = embeddings(map(vector, items(body)))
+        response.gate = both.wait if len(items(body)) == 2 else None
+        return response
 
     with recording(reply) as server:
         loaded = encoder("openai:m", server.url, batch_size=2, mllm_concurrency=2)
@@ -249,9 +249,9 @@ def test_an_interrupt_waits_for_no_request():
         over.wait(60)
 
     def reply(body):
-        said = embeddings(map(vector, items(body)))
-        said.gate = hang if items(body) == ["b"] else None
-        return said
+        response = embeddings(map(vector, items(body)))
+        response.gate = hang if items(body) == ["b"] else None
+        return response
 
     with recording(reply) as server:
         loaded = encoder("openai:m", server.url, batch_size=1, mllm_concurrency=1)

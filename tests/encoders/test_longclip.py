@@ -1,4 +1,4 @@
-"""Long-CLIP and other models of open_clip: the same numbers, any weights, one sentence when not."""
+"""Long-CLIP and other models of open_clip: reference values, weights, messages of one line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-# ---- the same numbers --------------------------------------------------------------------------
+# ---- reference values --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_what_the_official_implementation_computes_is_computed(golden):
     encoder, texts, images, expected = golden
     ids = np.zeros((len(texts), 248), np.int64)
     for row, text in zip(ids, texts, strict=True):
-        found = (PAIRS.start, *PAIRS.ids(text), PAIRS.end)
-        row[: len(found)] = found
+        tokens = (PAIRS.start, *PAIRS.ids(text), PAIRS.end)
+        row[: len(tokens)] = tokens
     np.testing.assert_array_equal(ids, expected["token_ids"])
     np.testing.assert_allclose(encoder.pixels(images).numpy(), expected["pixels"], atol=1e-6)
     np.testing.assert_allclose(
@@ -107,9 +107,9 @@ def test_cut_batches_give_what_padding_gives(tiny, images):
         with torch.inference_mode():
             of_texts = unit(model.encode_text(TOKENIZER(TEXTS)).numpy())
             of_images = unit(model.encode_image(encoder.pixels(images)).numpy())
-        found = encoder.encode_texts(TEXTS)
-        np.testing.assert_allclose(found, of_texts, atol=1e-5)
-        np.testing.assert_array_equal(found[0], found[5])
+        vectors = encoder.encode_texts(TEXTS)
+        np.testing.assert_allclose(vectors, of_texts, atol=1e-5)
+        np.testing.assert_array_equal(vectors[0], vectors[5])
         np.testing.assert_allclose(encoder.encode_images(images), of_images, atol=1e-5)
 
 
@@ -197,8 +197,8 @@ def test_a_batch_that_does_not_fit_is_halved_for_good():
         return np.float32(batch)[:, None]
 
     batches = Batches(0, cost=16)
-    made = batches.encode(list(range(40)), lambda _: 1, encode, 1)
-    np.testing.assert_array_equal(made[:, 0], np.arange(40))
+    rows = batches.encode(list(range(40)), lambda _: 1, encode, 1)
+    np.testing.assert_array_equal(rows[:, 0], np.arange(40))
     assert max(sizes) == 2
     with pytest.raises(BadInput, match=r"no memory left for a single item .*--device cpu"):
         batches.encode([(1, 2, 3, 4)], lambda _: 1, lambda b: encode(b[0]), 1)
@@ -230,7 +230,7 @@ def test_official_sizes_load_by_path_and_serve(tmp_path, shape, name, dim):
         assert (report.units_added, report.images_added, report.chunks_added) == (1, 1, 1)
         answer = kb.query(photo, "What does it give?").to_dict()
         assert kb.stats().encoder.endswith(f":{dim}")
-    assert [found["id"] for found in answer["units"]] == ["lamp"]
+    assert [hit["id"] for hit in answer["units"]] == ["lamp"]
     assert answer["chunks"][0]["text"] == "It gives light."
     path.unlink()
 
@@ -254,12 +254,12 @@ def test_safetensors_and_full_precision_hold_the_same_model(tmp_path, encoder):
     torch.save({"state_dict": state}, tmp_path / "b.pt")
     expected = encoder.encode_texts(TEXTS)
     for name in ("a", "b.pt"):
-        found = ku_rag.load_encoder(f"longclip:{tmp_path}/{name}", device="cpu")
-        np.testing.assert_allclose(found.encode_texts(TEXTS), expected, atol=1e-6)
-        assert found.fingerprint != encoder.fingerprint
+        loaded = ku_rag.load_encoder(f"longclip:{tmp_path}/{name}", device="cpu")
+        np.testing.assert_allclose(loaded.encode_texts(TEXTS), expected, atol=1e-6)
+        assert loaded.fingerprint != encoder.fingerprint
 
 
-# ---- files that are something else -------------------------------------------------------------
+# ---- unsuitable files --------------------------------------------------------------------------
 
 
 class Evil:
@@ -327,9 +327,9 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_file_of_another_kind_is_refused_in_one_sentence(tmp_path, kind):
     path = tmp_path / "weights.pt"
-    write, said = BAD[kind]
+    write, expected = BAD[kind]
     write(path)
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(BadInput, match=expected) as caught:
         ku_rag.load_encoder(f"longclip:{path}", device="cpu")
     message = str(caught.value)
     assert str(path) in message

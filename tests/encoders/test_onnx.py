@@ -20,7 +20,7 @@ pytestmark = needs_onnx
 
 
 def patches(image):
-    """The vectors that the image tower gives a picture of its input size, float32[4, 8]."""
+    """The vectors of the image tower for a picture of its input size, float32[4, 8]."""
     pixels = (np.asarray(image, np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
     grid = pixels.reshape(SIDE // PATCH, PATCH, SIDE // PATCH, PATCH, 3)
     kernel = exports.weights(1, DIM, 3, PATCH, PATCH)

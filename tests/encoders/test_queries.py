@@ -35,16 +35,16 @@ class Limited(EmbeddedEncoder):
 )
 def test_the_beginning_that_fits_is_encoded(text, expected):
     assert fitting(text, Limited()) == expected
-    made = encode_queries(Limited(), [text, "other"])
-    assert np.array_equal(made, Limited().encode_texts([expected, "other"]))
+    vectors = encode_queries(Limited(), [text, "other"])
+    assert np.array_equal(vectors, Limited().encode_texts([expected, "other"]))
 
 
 def test_a_long_question_and_a_long_caption_are_answered(tmp_path):
     question = "Where does the desk lamp come from? " + "Please think of it for long. " * 50
     with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Limited()) as kb:
-        shown = picture(tmp_path / "lamp.png", 1)
-        kb.add(Unit("Desk lamp", id="lamp", texts=("The lamp comes from Peru.",), images=(shown,)))
+        photo = picture(tmp_path / "lamp.png", 1)
+        kb.add(Unit("Desk lamp", id="lamp", texts=("The lamp comes from Peru.",), images=(photo,)))
         assert kb.search(text=question).chunks
         assert kb.query(None, question).chunks
-        assert kb.query(shown, question).chunks
-        assert kb.query(shown, question, units=False).chunks
+        assert kb.query(photo, question).chunks
+        assert kb.query(photo, question, units=False).chunks

@@ -1,7 +1,7 @@
 """Real models from the shell: weights by path, regions by a network, answers by an endpoint.
 
-The weights are small and know nothing of groceries; what is tested is that everything runs, says
-what it used, and fits together.
+The weights are small and were not trained on groceries; the tests check that all parts run, work
+together and report what they used.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def weights(tmp_path_factory):
 
 @pytest.fixture
 def ku(tmp_path):
-    """Run `ku` as a process of its own, in an empty folder; one thread, so that tests are fair."""
+    """Run `ku` as a separate process in an empty folder, with one thread to leave others cores."""
 
     def run(*arguments, **environment):
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("KU_", "OPENAI_"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("KU_", "OPENAI_"))}
         own = {"OMP_NUM_THREADS": "1", "KU_CACHE": str(tmp_path / "cache")}
         return subprocess.run(
             [sys.executable, "-m", "ku_rag", *map(str, arguments)],
             cwd=tmp_path,
-            env={**kept, **own, **environment},
+            env={**inherited, **own, **environment},
             capture_output=True,
             text=True,
         )
@@ -55,13 +55,13 @@ def ku(tmp_path):
     return run
 
 
-def done(run):
+def json_of(run):
     assert (run.returncode, run.stderr) == (0, ""), run.stderr
     return json.loads(run.stdout)
 
 
 def corrected(body):
-    """Draft first; then whatever the first piece of evidence is cited for."""
+    """Reply with a draft, then with a correction that cites the first piece of evidence."""
     if len(body["messages"]) == 1:
         return says("Norway")
     text = json.dumps(body["messages"][-1])
@@ -76,9 +76,9 @@ def test_groceries_from_the_shell_with_longclip_yolo_and_an_endpoint(
     for name in ("Arla-Standard-Milk", "Mango", "Kiwi"):
         shutil.copytree(shared_data / "grocery" / "units" / name, tmp_path / "units" / name)
     longclip = f"longclip:{weights / 'longclip-tiny.pt'}"
-    made = done(ku("init", "--encoder", longclip, "--segmenter", f"yolo:{YOLO}", "--json"))
-    assert made["encoder"].startswith("longclip:")
-    assert done(ku("ingest", "units", "--json"))["units_added"] == 3
+    created = json_of(ku("init", "--encoder", longclip, "--segmenter", f"yolo:{YOLO}", "--json"))
+    assert created["encoder"].startswith("longclip:")
+    assert json_of(ku("ingest", "units", "--json"))["units_added"] == 3
     with serving(by=corrected) as endpoint:
         question = "Which country does Arla Standard Milk come from?"
         run = ku(
@@ -86,8 +86,8 @@ def test_groceries_from_the_shell_with_longclip_yolo_and_an_endpoint(
             *("--report", "why.html", "--passage", "pages.png"),
             OPENAI_BASE_URL=endpoint.url,
         )
-        answer = done(run)
-        again = done(
+        answer = json_of(run)
+        again = json_of(
             ku(
                 *("query", photo, question, "--mllm", "scripted-model", "--json"),
                 OPENAI_BASE_URL=endpoint.url,
@@ -112,25 +112,25 @@ def test_groceries_from_the_shell_with_longclip_yolo_and_an_endpoint(
 
 
 def test_a_drawn_thing_is_found_by_its_region(ku, tmp_path):
-    """The network finds the thing, the descriptor names it: no window is needed."""
+    """The network finds the region and the descriptor identifies it, without windows."""
     scene, things = shapes.scene(np.random.default_rng(7), (400, 300))
     scene.save(tmp_path / "scene.png")
-    box = max(things, key=lambda one: one.mask.sum()).box
+    box = max(things, key=lambda thing: thing.mask.sum()).box
     (tmp_path / "units" / "Wanted").mkdir(parents=True)
     scene.crop(box).save(tmp_path / "units" / "Wanted" / "photo.png")
     (tmp_path / "units" / "Wanted" / "about.txt").write_text("Wanted comes from Peru.\n")
     for number in range(3):
         picture(tmp_path / "units" / f"Other{number}" / "photo.png", number)
-    done(ku("init", "--segmenter", f"yolo:{YOLO}", "--json"))
-    done(ku("ingest", "units", "--json"))
-    answer = done(ku("query", "scene.png", "Which country does it come from?", "--json"))
+    json_of(ku("init", "--segmenter", f"yolo:{YOLO}", "--json"))
+    json_of(ku("ingest", "units", "--json"))
+    answer = json_of(ku("query", "scene.png", "Which country does it come from?", "--json"))
     assert answer["answer"] == "Peru"
     assert answer["region"]["source"] == "yolo"
-    found, wanted = answer["region"]["box"], box
-    inside = [max(found[0], wanted[0]), max(found[1], wanted[1])]
-    outside = [min(found[2], wanted[2]), min(found[3], wanted[3])]
+    proposed, expected = answer["region"]["box"], box
+    inside = [max(proposed[0], expected[0]), max(proposed[1], expected[1])]
+    outside = [min(proposed[2], expected[2]), min(proposed[3], expected[3])]
     shared = (outside[0] - inside[0]) * (outside[1] - inside[1])
-    area = (wanted[2] - wanted[0]) * (wanted[3] - wanted[1])
+    area = (expected[2] - expected[0]) * (expected[3] - expected[1])
     assert shared > 0.7 * area
 
 
@@ -139,17 +139,17 @@ def test_weights_that_are_others_now_exit_4_and_the_command_given_mends_it(ku, w
     (tmp_path / "units" / "Lamp").mkdir(parents=True)
     photo = picture(tmp_path / "units" / "Lamp" / "photo.png", 1)
     (tmp_path / "units" / "Lamp" / "about.txt").write_text("The lamp comes from Norway.\n")
-    done(ku("init", "--encoder", "longclip:model.pt", "--json"))
-    done(ku("ingest", "units", "--json"))
+    json_of(ku("init", "--encoder", "longclip:model.pt", "--json"))
+    json_of(ku("ingest", "units", "--json"))
     # Another model under the same name.
     checkpoints.save_official(tmp_path / "model.pt", seed=1)
-    assert done(ku("list", "--json"))[0]["id"] == "Lamp"
+    assert json_of(ku("list", "--json"))[0]["id"] == "Lamp"
     refused = ku("query", photo, "Where does it come from?")
     assert refused.returncode == 4
     command = refused.stderr.partition("`")[2].partition("`")[0].split()
     assert command[:3] == ["ku", "reindex", "--encoder"]
-    assert done(ku(*command[1:], "--json"))["images"] == 1
-    assert done(ku("query", photo, "Where does it come from?", "--json"))["answer"] == "Norway"
+    assert json_of(ku(*command[1:], "--json"))["images"] == 1
+    assert json_of(ku("query", photo, "Where does it come from?", "--json"))["answer"] == "Norway"
 
 
 def test_a_pair_asked_again_is_both_its_sides_and_is_mended_whole(ku, weights, tmp_path):
@@ -161,24 +161,24 @@ def test_a_pair_asked_again_is_both_its_sides_and_is_mended_whole(ku, weights, t
     (tmp_path / "units" / "Lamp" / "about.txt").write_text("The lamp comes from Norway.\n")
     for kb, beside in (("alone", ""), ("pair", f"+longclip:{folder / 'model.pt'}")):
         spec = f"sentence:{get_model_path()}{beside}"
-        made = done(ku("init", "--kb", kb, "--encoder", spec, "--json"))
-        assert made["encoder"].count("sentence:") == 1
-        done(ku("ingest", "units", "--kb", kb, "--json"))
-        answer = done(ku("query", photo, "Where does it come from?", "--kb", kb, "--json"))
+        created = json_of(ku("init", "--kb", kb, "--encoder", spec, "--json"))
+        assert created["encoder"].count("sentence:") == 1
+        json_of(ku("ingest", "units", "--kb", kb, "--json"))
+        answer = json_of(ku("query", photo, "Where does it come from?", "--kb", kb, "--json"))
         assert answer["answer"] == "Norway"
     checkpoints.save_official(folder / "model.pt", seed=1)
     refused = ku("query", photo, "Where does it come from?", "--kb", "pair")
     assert refused.returncode == 4
     command = shlex.split(refused.stderr.partition("`")[2].partition("`")[0])
     assert command[:4] == ["ku", "reindex", "--encoder", spec]
-    done(ku(*command[1:], "--kb", "pair", "--json"))
-    answer = done(ku("query", photo, "Where does it come from?", "--kb", "pair", "--json"))
+    json_of(ku(*command[1:], "--kb", "pair", "--json"))
+    answer = json_of(ku("query", photo, "Where does it come from?", "--kb", "pair", "--json"))
     assert answer["answer"] == "Norway"
 
 
 def test_without_the_endpoint_one_sentence_says_so(ku, tmp_path):
     (tmp_path / "lamp.txt").write_text("# Lamp\nThe lamp comes from Norway.\n")
-    done(ku("ingest", "lamp.txt", "--json"))
+    json_of(ku("ingest", "lamp.txt", "--json"))
     run = ku(
         *("query", "-", "Where does the lamp come from?", "--mllm", "m"),
         OPENAI_BASE_URL="http://127.0.0.1:9/v1",
@@ -223,9 +223,9 @@ _EXTRAS = {
 
 @pytest.mark.parametrize("extra", _EXTRAS)
 def test_each_extra_works_without_the_others(extra, weights):
-    """What only other extras bring cannot be imported; the model must run all the same."""
+    """Packages that only other extras install cannot be imported; the model must still run."""
     missing = sorted(set().union({"openai"}, *_EXTRAS.values()) - _EXTRAS[extra])
-    what = {
+    expression = {
         "longclip": f"ku_rag.load_encoder('longclip:{weights / 'longclip-tiny.pt'}')",
         "sentence": f"ku_rag.load_encoder('sentence:{get_model_path()}')",
         "yolo": f"ku_rag.load_segmenter('yolo:{YOLO}')",
@@ -241,7 +241,7 @@ def test_each_extra_works_without_the_others(extra, weights):
             "saved = sys.argv[1]\ntorch.save(maskrcnn_resnet50_fpn_v2("
             "weights=None, weights_backbone=None).state_dict(), saved)\n"
         )
-    code += f"made = {what}\nimage = Image.new('RGB', (90, 70), 'red')\n"
+    code += f"made = {expression}\nimage = Image.new('RGB', (90, 70), 'red')\n"
     code += (
         "assert made.encode_texts(['a lamp']).shape == (1, made.dim)"
         if extra in ("longclip", "sentence")

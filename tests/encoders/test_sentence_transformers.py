@@ -1,4 +1,4 @@
-"""Sentence encoders: a real model, its limits, and folders that are something else."""
+"""Sentence encoders: a real model, its limits, and unsuitable folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def encoder():
 
 @pytest.fixture
 def copied(tmp_path):
-    """The model's folder with links instead of copies: files may be replaced, not written to."""
+    """The model's folder with symbolic links: tests may replace its files, not write to them."""
     folder = tmp_path / "model"
     folder.mkdir()
     for path in MODEL.rglob("*"):
@@ -52,9 +52,9 @@ def test_vectors_are_those_of_sentence_transformers(encoder):
     expected = SentenceTransformer(str(MODEL), device="cpu", local_files_only=True).encode(
         TEXTS, normalize_embeddings=True, show_progress_bar=False
     )
-    found = encoder.encode_texts(TEXTS)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    vectors = encoder.encode_texts(TEXTS)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
     for size in (1, 2):
         small = ku_rag.load_encoder(f"sentence:{MODEL}", device="cpu", batch_size=size)
         np.testing.assert_allclose(small.encode_texts(TEXTS), expected, atol=1e-5)
@@ -165,17 +165,17 @@ def test_settings_that_change_vectors_change_the_fingerprint(copied, encoder):
     pooling = json.loads((MODEL / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
     pooling |= {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     replace(copied / "1_Pooling" / "config.json", json.dumps(pooling))
-    other = ku_rag.load_encoder(f"sentence:{copied}")
-    assert other.fingerprint != encoder.fingerprint
-    assert np.abs(other.encode_texts(TEXTS) - encoder.encode_texts(TEXTS)).max() > 0.01
+    changed = ku_rag.load_encoder(f"sentence:{copied}")
+    assert changed.fingerprint != encoder.fingerprint
+    assert np.abs(changed.encode_texts(TEXTS) - encoder.encode_texts(TEXTS)).max() > 0.01
 
 
 def test_a_prompt_of_the_models_own_counts(copied):
     settings = {"prompts": {"document": "title: none | text: "}, "default_prompt_name": "document"}
     replace(copied / "config_sentence_transformers.json", json.dumps(settings))
-    found = ku_rag.load_encoder(f"sentence:{copied}")
-    assert found.max_tokens == 254 - found.count_tokens("title: none | text: ")
-    found.encode_texts([" ".join(["bridge"] * found.max_tokens)])
+    loaded = ku_rag.load_encoder(f"sentence:{copied}")
+    assert loaded.max_tokens == 254 - loaded.count_tokens("title: none | text: ")
+    loaded.encode_texts([" ".join(["bridge"] * loaded.max_tokens)])
 
 
 def test_loading_and_encoding_say_nothing(capfd):

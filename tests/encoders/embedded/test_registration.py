@@ -1,4 +1,4 @@
-"""Registration and edge check: a stored picture is found where it is, hidden parts and all."""
+"""Registration and edge check: a stored picture is located, even with hidden parts."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def match(row, box, score=1.0):
 def scene():
     image = Image.new("RGB", (320, 240), (90, 110, 130))
     image.paste(blocks(1, (120, 80)), (100, 60))
-    image.paste((40, 40, 40), (130, 60, 150, 140))  # a post before it
-    return image.point(lambda value: value * 0.8)  # and too dark
+    image.paste((40, 40, 40), (130, 60, 150, 140))  # a post in front of it
+    return image.point(lambda value: value * 0.8)  # underexposed
 
 
 def overlap(a, b):
@@ -70,9 +70,9 @@ def test_what_is_there_ranks_before_what_was_taken_for_it():
 
 
 def test_a_hidden_part_is_missing_and_not_wrong():
-    there, other = (registered(scene(), blocks(seed)) for seed in (1, 2))
-    assert 0.7 < there.agreement < 0.9  # the post hides a sixth
-    assert other.agreement < 0.4
+    present, absent = (registered(scene(), blocks(seed)) for seed in (1, 2))
+    assert 0.7 < present.agreement < 0.9  # the post hides a sixth
+    assert absent.agreement < 0.4
 
 
 def test_a_rotated_and_stretched_picture_is_found():
@@ -80,28 +80,28 @@ def test_a_rotated_and_stretched_picture_is_found():
     image = Image.new("RGB", (320, 240), (90, 110, 130))
     turned = stored.convert("RGBA").resize((140, 80)).rotate(12, expand=True)
     image.paste(turned.convert("RGB"), (90, 50), turned.getchannel("A"))
-    found = registered(image, stored, (110, 60, 215, 150))
-    assert found.agreement > 0.75
+    registration = registered(image, stored, (110, 60, 215, 150))
+    assert registration.agreement > 0.75
     truth = (90, 50, 90 + turned.width, 50 + turned.height)
-    assert overlap(box_of(found.frame, image.size), truth) > 0.7
+    assert overlap(box_of(registration.frame, image.size), truth) > 0.7
 
 
 def test_edges_tell_a_thing_from_another_in_its_colours():
     red, white, blue = (200, 20, 40), (245, 245, 245), (20, 40, 150)
     image = Image.new("RGB", (320, 240), (120, 130, 110))
     image.paste(stripes(red, white, blue, size=(120, 80)), (100, 60))
-    there, other = (
+    present, absent = (
         confirmed_edges(registered(image, stripes(*colours)))
         for colours in ((red, white, blue), (blue, white, red))
     )
-    assert there > 2 * other > 0
+    assert present > 2 * absent > 0
 
 
 def test_where_nothing_agrees_the_box_of_the_window_stays():
     noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), dtype=np.uint8)
     matches = [match(1, (10, 10, 150, 110), 1.2), match(2, PLACE, 1.1)]
-    found = rescore(Image.fromarray(noise), matches, template_of)
-    assert {m.image_row: m.region.box for m in found} == {1: (10, 10, 150, 110), 2: PLACE}
+    rescored = rescore(Image.fromarray(noise), matches, template_of)
+    assert {m.image_row: m.region.box for m in rescored} == {1: (10, 10, 150, 110), 2: PLACE}
 
 
 def test_the_same_matches_get_the_same_scores():
@@ -120,6 +120,6 @@ def test_frames_rotate_about_their_centre():
 
 
 def test_a_single_match_is_registered_too():
-    [found] = rescore(scene(), [match(1, (90, 50, 205, 130))], template_of)
-    assert found.edges > 0
-    assert found.score > 1.0
+    [rescored] = rescore(scene(), [match(1, (90, 50, 205, 130))], template_of)
+    assert rescored.edges > 0
+    assert rescored.score > 1.0

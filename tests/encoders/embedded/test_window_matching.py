@@ -56,11 +56,11 @@ def _search(pictures: list[Image.Image]) -> Search:
     def search(queries: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         cosines = queries @ stored.T
         rows = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-        found = np.take_along_axis(cosines, rows, 1)
+        best = np.take_along_axis(cosines, rows, 1)
         short = ((0, 0), (0, k - rows.shape[1]))
         if k > rows.shape[1]:
-            rows, found = np.pad(rows, short, constant_values=-1), np.pad(found, short)
-        return rows.astype(np.int64), found.astype(np.float32)
+            rows, best = np.pad(rows, short, constant_values=-1), np.pad(best, short)
+        return rows.astype(np.int64), best.astype(np.float32)
 
     return search
 
@@ -105,18 +105,18 @@ def test_a_small_flag_in_a_landscape_matches_where_it_is() -> None:
 
 def test_two_flags_come_out_each_in_its_place() -> None:
     left, right = (60, 60, 150, 120), (300, 80, 390, 140)
-    found = _match(_scene((STORED[2], left), (STORED[0], right)))
-    assert {s.image_row for s in found[:2]} == {0, 2}
-    places = {s.image_row: s.region.box for s in found[:2]}
+    matches = _match(_scene((STORED[2], left), (STORED[0], right)))
+    assert {s.image_row for s in matches[:2]} == {0, 2}
+    places = {s.image_row: s.region.box for s in matches[:2]}
     assert _overlap(places[2], left) > 0.4
     assert _overlap(places[0], right) > 0.4
 
 
 def test_matches_are_ordered_and_each_picture_comes_once() -> None:
-    found = _match(_scene((STORED[7], (200, 50, 320, 130))))
-    scores = [s.score for s in found]
+    matches = _match(_scene((STORED[7], (200, 50, 320, 130))))
+    scores = [s.score for s in matches]
     assert scores == sorted(scores, reverse=True)
-    assert len({s.image_row for s in found}) == len(found)
+    assert len({s.image_row for s in matches}) == len(matches)
 
 
 def test_nothing_stored_gives_no_match() -> None:
@@ -124,16 +124,16 @@ def test_nothing_stored_gives_no_match() -> None:
 
 
 def test_nothing_below_the_lowest_cosine_is_reported() -> None:
-    found = _match(_scene((STORED[0], (300, 60, 390, 120))), lowest_cosine=0.7)
-    assert found[0].image_row == 0
-    assert all(s.cosine >= 0.7 for s in found)
+    matches = _match(_scene((STORED[0], (300, 60, 390, 120))), lowest_cosine=0.7)
+    assert matches[0].image_row == 0
+    assert all(s.cosine >= 0.7 for s in matches)
 
 
 def test_look_alikes_match_at_one_place_with_near_scores() -> None:
     twin = STORED[0].point(lambda value: min(255, value + 4))
-    found = _match(_scene((STORED[0], (150, 60, 270, 140))), [*STORED, twin])
-    assert {s.image_row for s in found[:2]} == {0, len(STORED)}
-    assert abs(found[0].score - found[1].score) < 0.1
+    matches = _match(_scene((STORED[0], (150, 60, 270, 140))), [*STORED, twin])
+    assert {s.image_row for s in matches[:2]} == {0, len(STORED)}
+    assert abs(matches[0].score - matches[1].score) < 0.1
 
 
 def test_pictures_of_one_unit_do_not_compete() -> None:
