@@ -19,7 +19,7 @@ def blocks(seed: int) -> Image.Image:
 
 
 def scene(seed: int) -> Image.Image:
-    """Blocks on plain ground, a little darker than they are stored."""
+    """Blocks on a plain background, slightly darker than the stored picture."""
     image = Image.new("RGB", (320, 240), (90, 110, 130))
     image.paste(blocks(seed), (100 + seed, 60 + seed))
     return image.point(lambda value: value * 0.9)
@@ -64,12 +64,12 @@ def test_below_the_threshold_no_fact_is_stated(kb):
     assert sure.answer == "Land 3"
     with KnowledgeBase.open(kb.path, confidence_threshold=1.0) as strict:
         unsure = strict.query(scene(3), QUESTION)
-        named = strict.query(scene(3), "Where does Lamp 5 come from?")
+        by_name = strict.query(scene(3), "Where does Lamp 5 come from?")
     assert unsure.answer == ""
     assert unsure.to_dict()["citations"] == []
     assert "looks most like Lamp 3" in unsure.reading.why
     assert "not in the knowledge base" in unsure.reading.why
-    assert (named.answer, named.units[0].confidence) == ("Land 5", 1.0)
+    assert (by_name.answer, by_name.units[0].confidence) == ("Land 5", 1.0)
 
 
 def test_labelled_pictures_set_the_confidence(kb, tmp_path):

@@ -1,4 +1,4 @@
-"""Identification: a model sees the candidates of an unsure match, and names one or none."""
+"""Identification: a model chooses one or none of the candidates of an unsure match."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def ask(lamps, replies, image="3.png", question=QUESTION, settings=UNSURE, **opt
 )
 def test_the_unit_that_a_model_names_comes_first_and_is_sure(lamps, options):
     def play(request):
-        asked = request.schema["properties"] if request.schema else {}
-        if "candidate" in asked:
+        fields = request.schema["properties"] if request.schema else {}
+        if "candidate" in fields:
             return names(2)
-        if "action" in asked:
+        if "action" in fields:
             return {"action": "image" if not answered else "none"}
-        if "queries" in asked:
+        if "queries" in fields:
             return {"queries": [QUESTION], "clear": True}
-        if "entity_types" in asked:
+        if "entity_types" in fields:
             return {"entity_types": ["lamp"]}
-        answered.append(asked)
-        return {name: verdict("Land").get(name, []) for name in asked} or "Peru"
+        answered.append(fields)
+        return {name: verdict("Land").get(name, []) for name in fields} or "Peru"
 
     answered = []
     before, _ = ask(lamps, ["Peru", verdict("")], settings=UNSURE | {"identify": False})
@@ -93,7 +93,7 @@ def test_a_model_sees_region_and_numbered_pictures_and_no_text(lamps):
     }
     assert "Lamp" not in message.text
     assert "Land" not in message.text
-    widths = [shown.image.width for shown in message.pictures[1:]]
+    widths = [part.image.width for part in message.pictures[1:]]
     assert widths == [120 + int(unit.id) for unit in answer.units[:5]]
 
 
@@ -124,7 +124,7 @@ def test_a_model_that_names_none_or_rubbish_yields_unsure(lamps, options, reply,
     assert "No unit was identified" in answer.reading.why
     assert answer.units[0].id == "3"
     assert len(answer.units) > 5
-    assert any(one.startswith(note) for one in answer.correction.notes)
+    assert any(line.startswith(note) for line in answer.correction.notes)
     assert len(requests) == 1
 
 
@@ -202,10 +202,10 @@ def test_the_command_switches_it(lamps, ku, tmp_path, monkeypatch):
         return says('{"answer": "Land 3"}' if schema else "Peru")
 
     with serving(by=plays) as endpoint:
-        asked = ("query", str(lamps / "3.png"), QUESTION, "--kb", str(lamps / "kb"))
+        command = ("query", str(lamps / "3.png"), QUESTION, "--kb", str(lamps / "kb"))
         model = ("--mllm", "m-1", "--mllm-url", endpoint.url)
         outcomes = [
-            ku(*asked, *model, *more, "--json").json["outcome"]
+            ku(*command, *model, *more, "--json").json["outcome"]
             for more in ([], ["--identify"], ["--no-identify"])
         ]
     assert outcomes == ["unsure", "unsure", "answered"]

@@ -89,10 +89,10 @@ def test_a_mark_stays_with_its_letter():
 def test_pages_hold_picture_name_and_text():
     (page,) = compose([Card("Portugal", RED, ("Its capital is Lisbon.",), ("E1",))])
     pixels = np.asarray(page)
-    shown = pixels[MARGIN : MARGIN + 149, MARGIN : MARGIN + PICTURE_WIDTH]
-    assert (shown[1:-1, 1:-1] == (255, 0, 0)).all()
-    assert len({tuple(shown[at]) for at in ((0, 0), (0, -1), (-1, 0), (-1, -1))}) == 1
-    assert tuple(shown[0, 0]) != (255, 0, 0), "a line around it, as flags may be white"
+    thumbnail = pixels[MARGIN : MARGIN + 149, MARGIN : MARGIN + PICTURE_WIDTH]
+    assert (thumbnail[1:-1, 1:-1] == (255, 0, 0)).all()
+    assert len({tuple(thumbnail[at]) for at in ((0, 0), (0, -1), (-1, 0), (-1, -1))}) == 1
+    assert tuple(thumbnail[0, 0]) != (255, 0, 0), "a line around it, as flags may be white"
     column = ink(page)[:, MARGIN + PICTURE_WIDTH + GAP :]
     rows = np.flatnonzero(column.any(axis=1))
     assert rows.size > 20
@@ -103,9 +103,9 @@ def test_pages_hold_picture_name_and_text():
 def test_the_name_is_bold_and_a_label_is_drawn():
     (plain,) = compose([Card("", None, ("Portugal",))])
     (labelled,) = compose([Card("", None, ("Portugal",), ("E1",))])
-    (named,) = compose([Card("Portugal", None, ())])
+    (titled,) = compose([Card("Portugal", None, ())])
     assert ink(labelled).sum() > 1.3 * ink(plain).sum()
-    assert ink(named).sum() > 1.5 * ink(plain).sum()
+    assert ink(titled).sum() > 1.5 * ink(plain).sum()
 
 
 def test_a_card_that_fits_on_a_page_is_never_split():

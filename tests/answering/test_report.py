@@ -55,7 +55,7 @@ def page(subject=None, **more):
 
 
 class Checker(HTMLParser):
-    """Follows the tags of a page: each that opens closes in order, ids are unique."""
+    """Checks the tags of a page: all are closed in order, ids are unique."""
 
     def __init__(self, html):
         super().__init__(convert_charrefs=True)
@@ -327,7 +327,8 @@ def test_the_rounds_of_a_plan_are_a_timeline():
         stopped="the planner chose no further search",
     )
     words = check(page(answer(plan=plan))).words
-    assert [one for one in words if one.startswith("Round ")] == ["Round 1", "Round 2", "Round 3"]
+    rounds = [word for word in words if word.startswith("Round ")]
+    assert rounds == ["Round 1", "Round 2", "Round 3"]
     for line in (
         "<i>Which flag?",
         "1 found, 1 new: Sweden",

@@ -1,4 +1,4 @@
-"""Models that see no pictures: what they are sent, and who sees in their place."""
+"""Models that see no pictures: their requests, and a model for vision in their place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def photo(tmp_path):
 
 @pytest.fixture
 def lamp(tmp_path, photo):
-    """Opens a base of a lamp with a model behind an endpoint."""
+    """Returns a function that opens a base of a lamp with a model behind an endpoint."""
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Desk lamp", id="lamp", images=(photo,), texts=("It comes from Peru.",)))
 
@@ -57,7 +57,7 @@ def replies(body, draft="Italy"):
 
 
 def reads(body):
-    """A model of text: it refuses pictures."""
+    """A model of text, which refuses pictures."""
     return REFUSALS[0] if has_picture(body) else replies(body)
 
 
@@ -65,10 +65,12 @@ def sees(_):
     return says("A green desk lamp.")
 
 
-# ---- what a refusal teaches --------------------------------------------------------------------
+# ---- refusals of pictures ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda said: said.body["error"]["message"][:30])
+@pytest.mark.parametrize(
+    "refusal", REFUSALS, ids=lambda response: response.body["error"]["message"][:30]
+)
 def test_a_refusal_of_pictures_is_recognised_and_remembered(lamp, photo, refusal):
     with serving(by=lambda body: refusal if has_picture(body) else reads(body)) as endpoint:
         for model in ("m-1", "m-1", "m-2"):
@@ -109,9 +111,9 @@ def test_a_request_that_needs_its_pictures_fails_on_a_model_that_sees_none():
 
 def test_pictures_of_an_entity_are_not_captioned_by_a_model_that_sees_none(lamp):
     with serving(by=reads) as endpoint, lamp(endpoint) as kb:
-        done = kb.graph.caption()
-    assert (done.units_updated, len(endpoint.bodies)) == (0, 1)
-    assert "sees no pictures" in done.quarantined[0].reason
+        report = kb.graph.caption()
+    assert (report.units_updated, len(endpoint.bodies)) == (0, 1)
+    assert "sees no pictures" in report.quarantined[0].reason
 
 
 def test_a_ping_learns_whether_a_model_sees(lamp, ku, photo):
@@ -131,7 +133,7 @@ def test_a_ping_learns_whether_a_model_sees(lamp, ku, photo):
         assert f"  note: {NOTE}\n" in run.out
         assert kb.query(photo, QUESTION).answer == "Peru"
         assert not any(map(has_picture, endpoint.bodies[sent:]))
-        # What is learned later holds for a client that runs, and for replies that are kept.
+        # What a later ping learns applies to running clients and cached replies, too.
         sees_red.append(True)
         assert ku(*ping, "--json").json["pictures"]
         sent = len(endpoint.bodies)
@@ -167,7 +169,7 @@ def test_without_units_nothing_is_captioned_by_a_model_that_sees_nothing(lamp, p
     assert "sees no pictures" in answer.correction.notes[0]
 
 
-# ---- another model sees ------------------------------------------------------------------------
+# ---- a model for vision ------------------------------------------------------------------------
 
 
 def test_a_model_for_vision_describes_the_region(lamp, tmp_path, photo):
@@ -180,7 +182,7 @@ def test_a_model_for_vision_describes_the_region(lamp, tmp_path, photo):
         with lamp(endpoint, **eyes) as kb:
             answer = kb.query(tmp_path / "scene.png", QUESTION)
     x0, y0, x1, y1 = answer.region.box
-    assert [shown.size for shown in vision.pictures(0)] == [(x1 - x0, y1 - y0)]
+    assert [region.size for region in vision.pictures(0)] == [(x1 - x0, y1 - y0)]
     assert x1 - x0 < 900
     assert not any(map(has_picture, endpoint.bodies))
     assert '{"shown": "A green desk lamp."}' in endpoint.texts(0)[0]
@@ -192,8 +194,8 @@ def test_a_model_for_vision_describes_the_region(lamp, tmp_path, photo):
 def test_the_command_names_it(lamp, ku, photo, monkeypatch):
     with serving(by=reads) as endpoint, serving(by=sees) as vision:
         monkeypatch.setenv("KU_VISION_MLLM_URL", vision.url)
-        asked = ("query", photo, QUESTION, "--mllm", "m-1", "--mllm-url", endpoint.url)
-        run = ku(*map(str, asked), "--vision-mllm", "v-1", "--json")
+        command = ("query", photo, QUESTION, "--mllm", "m-1", "--mllm-url", endpoint.url)
+        run = ku(*map(str, command), "--vision-mllm", "v-1", "--json")
         assert run.json["caption"] == "A green desk lamp."
         assert run.json["notes"] == [NOTE]
 
