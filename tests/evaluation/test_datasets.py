@@ -1,4 +1,4 @@
-"""Datasets: real records where they are at hand, small files in the official layout otherwise."""
+"""Datasets: real records if available, otherwise small files in the official layout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def document(folder, value, name="questions.json"):
 
 
 def reasons(dataset):
-    return [one.reason for one in dataset.left_out]
+    return [problem.reason for problem in dataset.left_out]
 
 
 # ---- real records ------------------------------------------------------------------------------
@@ -57,15 +57,15 @@ def reasons(dataset):
 def test_every_real_record_is_read(name, file, count, groups):
     dataset = load(name, DATA / file)
     assert (dataset.name, len(dataset.questions), dataset.left_out) == (name, count, ())
-    assert len({one.group for one in dataset.questions}) == groups
-    assert all(one.question and one.answers for one in dataset.questions)
+    assert len({question.group for question in dataset.questions}) == groups
+    assert all(question.question and question.answers for question in dataset.questions)
     json.dumps(dataset.questions[0].to_dict())
 
 
 @needs_data
 def test_what_a_measure_needs_is_read():
     dates = load("infoseek", DATA / "kbvqa/infoseek_val_200.jsonl").questions
-    [height] = [one for one in dates if one.id == "infoseek_val_00008719"]
+    [height] = [question for question in dates if question.id == "infoseek_val_00008719"]
     assert height.answers == ("70",)
     assert height.fields["answer_eval"] == [{"wikidata": 70.0, "range": [63.0, 77.0]}]
     [table] = load("ottqa", DATA / "ottqa/questions.json").questions[2:3]
@@ -73,19 +73,19 @@ def test_what_a_measure_needs_is_read():
     assert table.units[1:] == ("Jarrod Sammut", "Sam Stone (rugby league)")
     [two] = load("hotpotqa", DATA / "hotpotqa/dev_distractor_100.json").questions[:1]
     assert (two.id, two.units, two.group) == ("1", ("Scott Derrickson", "Ed Wood"), "comparison")
-    asked = load("mh", DATA / "monster_hunter/question_list.xlsx").questions[1]
-    assert asked.routes == (
+    question = load("mh", DATA / "monster_hunter/question_list.xlsx").questions[1]
+    assert question.routes == (
         ("Zinogre", "Charging Phase", "Thunder Charge B"),
         ("Zinogre", "Stygian Zinogre", "Charging Phase", "Thunder Charge B"),
     )
-    assert asked.fields["hints"] == "Zinogre is under Charging Phase."
-    assert asked.question.startswith("What is difference between Zinogre and its subspecies")
+    assert question.fields["hints"] == "Zinogre is under Charging Phase."
+    assert question.question.startswith("What is difference between Zinogre and its subspecies")
 
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_measures_of_a_dataset_are_known(name):
     model = ScriptedMLLM([])
-    assert [measure(one, model).name for one in DATASETS[name].measures]
+    assert [measure(measure_name, model).name for measure_name in DATASETS[name].measures]
 
 
 # ---- official layouts --------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def test_hotpotqa_is_read_in_the_official_form(tmp_path):
         "supporting_facts": [["Ed Wood", 0], ["Ed Wood", 2], ["Doctor Strange", 1]],
         "context": [["Ed Wood", ["One.", " Two."]]],
     }
-    [one] = load("hotpotqa", document(tmp_path, [record])).questions
-    assert (one.id, one.units) == ("5a8b", ("Ed Wood", "Doctor Strange"))
+    [question] = load("hotpotqa", document(tmp_path, [record])).questions
+    assert (question.id, question.units) == ("5a8b", ("Ed Wood", "Doctor Strange"))
 
 
 def okvqa(folder, annotations):
@@ -139,11 +139,11 @@ ANSWERS = [
 def test_okvqa_joins_questions_and_annotations(tmp_path):
     annotation = {"question_id": 2971475, "answers": ANSWERS, "question_type": "four"}
     dataset = load("okvqa", okvqa(tmp_path, [annotation]), images=tmp_path)
-    [one] = dataset.questions
-    assert (one.id, one.group) == ("2971475", "four")
-    assert one.answers == ("race",) * 9 + ("run",)
-    assert one.fields["answer_confidence"] == ["yes"] * 9 + ["maybe"]
-    assert one.image == tmp_path / "val2014" / "COCO_val2014_000000297147"
+    [question] = dataset.questions
+    assert (question.id, question.group) == ("2971475", "four")
+    assert question.answers == ("race",) * 9 + ("run",)
+    assert question.fields["answer_confidence"] == ["yes"] * 9 + ["maybe"]
+    assert question.image == tmp_path / "val2014" / "COCO_val2014_000000297147"
     assert reasons(dataset) == ["the record is not in this format: KeyError('answers')"]
 
 
@@ -163,18 +163,18 @@ def test_csv_files_are_read(tmp_path):
         "utf-8",
     )
     dataset = load("encyclopedic-vqa", path, images=tmp_path)
-    [one] = dataset.questions
-    assert one.answers == ("Ohio", "the Ohio state")
-    assert one.units == ("w/A", "w/B")
-    assert one.image == tmp_path / "landmarks" / "12ab"
+    [question] = dataset.questions
+    assert question.answers == ("Ohio", "the Ohio state")
+    assert question.units == ("w/A", "w/B")
+    assert question.image == tmp_path / "landmarks" / "12ab"
     assert dataset.left_out[0].item.endswith("test.csv:3")
     (tmp_path / "landmarks" / "1" / "2" / "a").mkdir(parents=True)
     (stored := tmp_path / "landmarks" / "1" / "2" / "a" / "12ab.jpg").touch()
     assert load("encyclopedic-vqa", path, images=tmp_path).questions[0].image == stored
 
     path.write_text("question_id,image_id,question,answer\n3,img7,Who won?,Spain\n", "utf-8-sig")
-    [one] = load("evqa", path, images=tmp_path).questions
-    assert (one.id, one.answers, one.image) == ("3", ("Spain",), tmp_path / "img7")
+    [question] = load("evqa", path, images=tmp_path).questions
+    assert (question.id, question.answers, question.image) == ("3", ("Spain",), tmp_path / "img7")
 
 
 def test_webqa_leaves_the_training_split_alone(tmp_path):
@@ -187,12 +187,12 @@ def test_webqa_leaves_the_training_split_alone(tmp_path):
         "img_posFacts": [{"image_id": 30012, "caption": "A car"}],
         "txt_posFacts": [{"snippet_id": "g1_3", "fact": "Cars are red."}],
     }
-    other = record | {"Guid": "g2", "split": "train"}
-    dataset = load("webqa", document(tmp_path, {"g1": record, "g2": other}))
-    [one] = dataset.questions
-    assert (one.question, one.answers) == ("What colour is it?", ("It is red.",))
-    assert (one.units, one.group) == (("30012", "g1_3"), "color")
-    assert one.fields == {"Qcate": "color"}
+    training = record | {"Guid": "g2", "split": "train"}
+    dataset = load("webqa", document(tmp_path, {"g1": record, "g2": training}))
+    [question] = dataset.questions
+    assert (question.question, question.answers) == ("What colour is it?", ("It is red.",))
+    assert (question.units, question.group) == (("30012", "g1_3"), "color")
+    assert question.fields == {"Qcate": "color"}
     assert dataset.left_out == ()
 
 
@@ -200,7 +200,7 @@ def test_cogbench_is_grouped_by_steps(tmp_path):
     record = {"id": "a", "query": "Who?", "image": "x.png", "answer": "Ann.", "hops": 4}
     path = lines(tmp_path, record, record | {"id": "b", "hops": 2}, record | {"hops": "two"})
     dataset = load("cogbench", path)
-    assert [one.group for one in dataset.questions] == ["> 2-hop", "2-hop"]
+    assert [question.group for question in dataset.questions] == ["> 2-hop", "2-hop"]
     assert "the record is not in this format: TypeError" in reasons(dataset)[0]
 
 
@@ -221,10 +221,10 @@ def test_frames_of_mh_are_found_below_the_pictures(tmp_path):
     for name in ("2.png", "1.png"):
         (frames / name).touch()
     dataset = load("mh", path, images=tmp_path / "p")
-    [one] = dataset.questions
-    assert (one.question, one.group) == ("What does Ox do?", "II")
-    assert [Path(frame).name for frame in one.fields["frames"]] == ["1.png", "2.png"]
-    assert one.image == (frames / "1.png").resolve()
+    [question] = dataset.questions
+    assert (question.question, question.group) == ("What does Ox do?", "II")
+    assert [Path(frame).name for frame in question.fields["frames"]] == ["1.png", "2.png"]
+    assert question.image == (frames / "1.png").resolve()
     assert reasons(dataset) == ["the record is not in this format: KeyError('9')"]
 
 
@@ -276,10 +276,10 @@ INFOSEEK = {
 def test_a_bad_record_is_left_out_with_its_place(tmp_path, change, reason):
     path = lines(tmp_path, INFOSEEK | {"data_id": "first"}, INFOSEEK | change, INFOSEEK)
     dataset = load("infoseek", path, images=tmp_path)
-    assert [one.id for one in dataset.questions] == ["first", INFOSEEK["data_id"]]
-    [one] = dataset.left_out
-    assert one.item == f"{path.as_posix()}:2"
-    assert reason in one.reason
+    assert [question.id for question in dataset.questions] == ["first", INFOSEEK["data_id"]]
+    [problem] = dataset.left_out
+    assert problem.item == f"{path.as_posix()}:2"
+    assert reason in problem.reason
 
 
 def test_lines_that_are_no_records_are_left_out(tmp_path):
@@ -288,15 +288,15 @@ def test_lines_that_are_no_records_are_left_out(tmp_path):
     with path.open("a") as file:
         file.write('{"question": "C?", "answers": "x"}\n{"question": "D?"}\n')
     dataset = load("jsonl", path)
-    assert [one.question for one in dataset.questions] == ["D?"]
-    assert [one.item.rpartition(":")[2] for one in dataset.left_out] == ["1", "2", "4", "5"]
+    assert [question.question for question in dataset.questions] == ["D?"]
+    assert [problem.item.rpartition(":")[2] for problem in dataset.left_out] == ["1", "2", "4", "5"]
 
 
 def test_a_list_with_other_values_is_read_without_them(tmp_path):
     path = document(tmp_path, [1, {"question": "A?"}, {"question": "B\0?"}])
     dataset = load("jsonl", path)
-    assert [one.question for one in dataset.questions] == ["A?"]
-    assert [one.item[-3:] for one in dataset.left_out] == ["[0]", "[2]"]
+    assert [question.question for question in dataset.questions] == ["A?"]
+    assert [problem.item[-3:] for problem in dataset.left_out] == ["[0]", "[2]"]
 
 
 def test_a_cut_file_is_read_as_far_as_it_goes(tmp_path):
@@ -434,13 +434,13 @@ VALUES = (
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_a_value_of_any_type_gives_a_question_or_bad_input(tmp_path, name):
-    read = partial(DATASETS[name].question, number=1, folder=tmp_path, ids=True)
-    assert read(RECORDS[name]).question
+    parse = partial(DATASETS[name].question, number=1, folder=tmp_path, ids=True)
+    assert parse(RECORDS[name]).question
     for key in RECORDS[name]:
         absent = {field: value for field, value in RECORDS[name].items() if field != key}
         for data in (absent, *(absent | {key: value} for value in VALUES)):
             with suppress(BadInput):
-                question = read(data)
+                question = parse(data)
                 assert question.question
                 assert not question.image or question.image.is_relative_to(tmp_path)
                 assert all(isinstance(text, str) for text in question.answers + question.units)

@@ -1,4 +1,4 @@
-"""Tables of the papers by one command, over stand-ins of the authors' files."""
+"""Tables of the papers by one command, with stand-ins for the authors' files."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_a_table_is_made_by_one_command_and_goes_on(data, base, ku, tmp_path):
         model = ("--mllm", "m", "--mllm-url", endpoint.url, "--out", tmp_path / "runs")
         run = ku(*words, *model, "--json")
         assert run.code == 0, (run.out[:800], run.err[:1500])
-        asked = len(endpoint.bodies)
+        requests = len(endpoint.bodies)
         again = ku(*words, *model)
-        assert len(endpoint.bodies) == asked
+        assert len(endpoint.bodies) == requests
     rows = {row["name"]: row for row in run.json}
     assert list(rows) == ["model", "without-kcc", "kurag"]
     assert rows["kurag"]["published"] == 0.7723

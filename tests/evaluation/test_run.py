@@ -37,9 +37,9 @@ QUESTIONS = [
 @pytest.fixture
 def base(tmp_path):
     write_fruits(tmp_path)
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as made:
-        made.ingest(tmp_path / "fruits")
-        yield made
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "fruits")
+        yield kb
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def questions(tmp_path) -> Path:
 
 
 def write(file: Path, records: list[dict[str, object]]) -> Path:
-    file.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return file
 
 
@@ -57,39 +57,39 @@ def records(run: Path) -> list[dict[str, object]]:
 
 
 def test_a_second_run_in_the_same_folder_is_refused(base, questions, tmp_path):
-    seen = []
+    counts = []
 
     def resume(count: int, _: object) -> None:
         with pytest.raises(Locked, match=r"is writing to .*/run and did not finish"):
             evaluate(base, questions, out=tmp_path / "run", resume=True)
-        seen.append(count)
+        counts.append(count)
 
     evaluate(base, questions, out=tmp_path / "run", progress=resume)
-    assert seen == [1, 2, 3]
+    assert counts == [1, 2, 3]
     assert len(records(tmp_path / "run")) == 3
     evaluate(base, questions, out=tmp_path / "run", resume=True)
 
 
 def test_a_run_has_a_record_a_question_figures_and_a_page(base, questions, tmp_path):
-    seen = []
-    found = evaluate(
+    counts = []
+    run = evaluate(
         base,
         questions,
         out=tmp_path / "run",
         measures=["f1"],
-        progress=lambda count, scores: seen.append((count, len(scores["f1"]))),
+        progress=lambda count, scores: counts.append((count, len(scores["f1"]))),
     )
-    assert (found.questions, found.answered, found.failed) == (3, 1, 1)
-    assert found.figures["f1"].value == pytest.approx(1 / 3)
-    assert found.figures["f1"].questions == 3
-    assert seen == [(1, 1), (2, 2), (3, 3)]
+    assert (run.questions, run.answered, run.failed) == (3, 1, 1)
+    assert run.figures["f1"].value == pytest.approx(1 / 3)
+    assert run.figures["f1"].questions == 3
+    assert counts == [(1, 1), (2, 2), (3, 3)]
     first, second, third = records(tmp_path / "run")
     assert [record["id"] for record in (first, second, third)] == ["a", "b", "c"]
     assert second["prediction"]["answer"] == "ca 80g"
     assert second["prediction"]["units"][0] == "Kiwi"
     assert "lost.png" in third["error"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
-    assert summary["figures"]["f1"]["value"] == found.figures["f1"].value
+    assert summary["figures"]["f1"]["value"] == run.figures["f1"].value
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "What is the capital of Peru?" in page
     assert "lost.png" in page
@@ -107,8 +107,8 @@ def test_texts_of_the_page_are_escaped(base, tmp_path):
 
 
 def test_the_page_has_one_title_and_lists_every_question(base, tmp_path):
-    asked = [{"question": f"Who painted it in {n}?", "answers": [f"P{n}"]} for n in range(25)]
-    evaluate(base, write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
+    entries = [{"question": f"Who painted it in {n}?", "answers": [f"P{n}"]} for n in range(25)]
+    evaluate(base, write(tmp_path / "q.jsonl", entries), out=tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert page.count("<h2>") == 20
     assert page.count("ku on q.jsonl") == 2  # the title of the document and the heading
@@ -136,8 +136,8 @@ def test_a_question_that_failed_is_asked_again(base, questions, tmp_path):
     evaluate(base, questions, out=tmp_path / "run")
     kiwi = tmp_path / "fruits" / "Kiwi" / "photo.png"
     (tmp_path / "lost.png").write_bytes(kiwi.read_bytes())
-    found = evaluate(base, questions, out=tmp_path / "run", resume=True)
-    assert found.failed == 0
+    run = evaluate(base, questions, out=tmp_path / "run", resume=True)
+    assert run.failed == 0
 
 
 def test_a_run_with_other_settings_is_refused_and_the_difference_shown(base, questions, tmp_path):
@@ -164,8 +164,8 @@ def test_a_run_ends_when_the_model_does_not_answer_and_is_continued(tmp_path):
     write_fruits(tmp_path)
     many = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(20)]
     file = write(tmp_path / "many.jsonl", many)
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as made:
-        made.ingest(tmp_path / "fruits")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "fruits")
     dying = ScriptedMLLM(["yes"] * 7)
     with (
         KnowledgeBase.open(tmp_path / "kb", mllm=dying) as base,
@@ -173,15 +173,15 @@ def test_a_run_ends_when_the_model_does_not_answer_and_is_continued(tmp_path):
     ):
         evaluate(base, file, method="model-only", out=tmp_path / "run")
     with KnowledgeBase.open(tmp_path / "kb", mllm=ScriptedMLLM(["yes"] * 13)) as base:
-        found = evaluate(base, file, method="model-only", out=tmp_path / "run", resume=True)
-    assert (found.questions, found.answered, found.failed) == (20, 20, 0)
-    assert found.usage["replies"] == 20
+        run = evaluate(base, file, method="model-only", out=tmp_path / "run", resume=True)
+    assert (run.questions, run.answered, run.failed) == (20, 20, 0)
+    assert run.usage["replies"] == 20
 
 
 def test_a_full_disk_ends_the_run_with_what_to_do(questions, tmp_path):
     write_fruits(tmp_path)
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as made:
-        made.ingest(tmp_path / "fruits")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "fruits")
     program = (
         "import resource, sys; from ku_rag.cli import main;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
@@ -189,14 +189,14 @@ def test_a_full_disk_ends_the_run_with_what_to_do(questions, tmp_path):
     )
     many = [{**QUESTIONS[0], "id": str(n)} for n in range(20)]
     write(questions, many)
-    # -B: files cannot grow, and half of a module's bytecode would be left.
+    # -B: files cannot grow, and a truncated bytecode file would remain.
     command = [sys.executable, "-B", "-c", program]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "make room" in ended.stderr
     with KnowledgeBase.open(tmp_path / "kb") as base:
-        found = evaluate(base, questions, out=tmp_path / "run", resume=True)
-    assert found.questions == 20
+        run = evaluate(base, questions, out=tmp_path / "run", resume=True)
+    assert run.questions == 20
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_a_full_disk_ends_the_run_with_what_to_do(questions, tmp_path):
 )
 def test_every_method_answers_without_a_model(base, tmp_path, method):
     file = write(tmp_path / "one.jsonl", QUESTIONS[1:2])
-    found = evaluate(base, file, method=method)
-    assert (found.questions, found.failed) == (1, 0)
-    assert "Kiwi" in found.records[0]["prediction"]["units"] or method == "graph"
+    run = evaluate(base, file, method=method)
+    assert (run.questions, run.failed) == (1, 0)
+    assert "Kiwi" in run.records[0]["prediction"]["units"] or method == "graph"
 
 
 def test_an_unknown_method_or_measure_is_refused(base, questions):
@@ -220,8 +220,8 @@ def test_the_model_alone_is_asked_without_evidence(base, tmp_path):
     with pytest.raises(NotFound, match="asks a model"):
         base.query(None, "Is it sweet?", method="model-only")
     mllm = ScriptedMLLM(["It is sweet."])
-    with KnowledgeBase.open(tmp_path / "kb", mllm=mllm) as asked:
-        answer = asked.query(None, "Is it sweet?", method="model-only")
+    with KnowledgeBase.open(tmp_path / "kb", mllm=mllm) as kb:
+        answer = kb.query(None, "Is it sweet?", method="model-only")
     assert (answer.answer, answer.chunks, answer.units) == ("It is sweet.", (), ())
     assert len(mllm.requests) == 1
 
@@ -229,8 +229,8 @@ def test_the_model_alone_is_asked_without_evidence(base, tmp_path):
 def test_every_nth_question_is_asked(base, tmp_path):
     many = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(10)]
     file = write(tmp_path / "many.jsonl", many)
-    found = evaluate(base, file, every=3, limit=3)
-    assert [record["id"] for record in found.records] == ["0", "3", "6"]
+    run = evaluate(base, file, every=3, limit=3)
+    assert [record["id"] for record in run.records] == ["0", "3", "6"]
 
 
 @pytest.mark.usefixtures("base", "questions")
@@ -262,23 +262,23 @@ def test_the_confidence_of_matches_is_calibrated_against_the_main_measure(base, 
     file = write(
         tmp_path / "q.jsonl", [QUESTIONS[1], {**QUESTIONS[1], "id": "d", "answers": ["?"]}]
     )
-    found = evaluate(base, file, out=tmp_path / "run")
-    [sure, _] = [record["prediction"]["confidence"] for record in found.records]
-    assert found.calibration == pytest.approx(abs(sure - 1 / 2))
+    run = evaluate(base, file, out=tmp_path / "run")
+    [sure, _] = [record["prediction"]["confidence"] for record in run.records]
+    assert run.calibration == pytest.approx(abs(sure - 1 / 2))
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert f"Expected calibration error: {found.calibration:.3f}. Lower is better." in page
+    assert f"Expected calibration error: {run.calibration:.3f}. Lower is better." in page
     assert evaluate(base, write(file, QUESTIONS[:1])).calibration is None
 
 
 def test_an_answer_of_several_parts_has_items(tmp_path):
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as made:
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         borders = tuple(Relation("borders", end) for end in ("Chile", "Ecuador"))
-        made.add(Unit("Peru", relations=borders))
+        kb.add(Unit("Peru", relations=borders))
         file = write(
             tmp_path / "q.jsonl", [{"question": "What does Peru border?", "answers": ["x"]}]
         )
-        found = evaluate(made, file)
-    assert found.records[0]["prediction"]["items"] == ["Chile", "Ecuador"]
+        run = evaluate(kb, file)
+    assert run.records[0]["prediction"]["items"] == ["Chile", "Ecuador"]
 
 
 def test_further_fields_may_hold_any_json(base, tmp_path):
@@ -295,22 +295,22 @@ def test_questions_without_a_score_are_not_compared(tmp_path):
         (tmp_path / name).mkdir()
         lines = [{"id": f"{n}", "question": "?", "scores": s} for n, s in enumerate(scores)]
         (tmp_path / name / "records.jsonl").write_bytes(b"".join(map(to_line, lines)))
-    [found] = compare_runs(tmp_path / "one", tmp_path / "other")
-    assert (found.measure, found.questions, found.worse) == ("em", 1, 1)
+    [comparison] = compare_runs(tmp_path / "one", tmp_path / "other")
+    assert (comparison.measure, comparison.questions, comparison.worse) == ("em", 1, 1)
 
 
 def test_methods_are_compared_on_one_question(base, tmp_path):
     kiwi = tmp_path / "fruits" / "Kiwi" / "photo.png"
-    found = compare(base, kiwi, "What is the volume?", report=tmp_path / "c.html")
-    assert found["ku"].answer == "ca 80g"
-    assert "model-only" not in found
+    answers = compare(base, kiwi, "What is the volume?", report=tmp_path / "c.html")
+    assert answers["ku"].answer == "ca 80g"
+    assert "model-only" not in answers
     assert "method plain" in (tmp_path / "c.html").read_text("utf-8")
 
 
 def test_a_batch_is_answered_into_a_file_and_continued(base, questions, tmp_path):
     out = tmp_path / "answers.jsonl"
-    done = query_batch(base, questions, out)
-    assert (done.questions, done.answered, done.failed) == (3, 1, 1)
+    batch = query_batch(base, questions, out)
+    assert (batch.questions, batch.answered, batch.failed) == (3, 1, 1)
     lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["a", "b", "c"]
     assert (lines[1]["answer"], lines[1]["seconds"] > 0) == ("ca 80g", True)
@@ -330,8 +330,8 @@ def test_the_methods_of_the_base_are_deprecated(base, questions, tmp_path):
 
 
 def test_an_unclear_judge_gives_no_score_and_one_that_dies_ends_the_run(tmp_path):
-    asked = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(8)]
-    file = write(tmp_path / "q.jsonl", asked)
+    entries = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(8)]
+    file = write(tmp_path / "q.jsonl", entries)
     mllm = ScriptedMLLM(["yes", "Perhaps."])
     with (
         KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm) as base,
@@ -346,10 +346,10 @@ def test_an_unclear_judge_gives_no_score_and_one_that_dies_ends_the_run(tmp_path
 
 def test_another_model_judges(tmp_path):
     file = write(tmp_path / "q.jsonl", [{"question": "Is 2 even?", "answers": ["yes"]}])
-    asked = []
+    models = []
 
     def say(body):
-        asked.append(body["model"])
+        models.append(body["model"])
         return says("No.")
 
     mllm = ScriptedMLLM(["yes"])
@@ -364,17 +364,17 @@ def test_another_model_judges(tmp_path):
             mllm_cache=False,
         ) as base,
     ):
-        found = evaluate(base, file, method="model-only", measures=["judged"])
-    assert asked == ["judge"]
-    assert (found.figures["em"].value, found.figures["judged"].value) == (1.0, 0.0)
-    assert found.settings["mllm_judge"] == "judge"
-    assert (found.usage["replies"], found.judge_usage["replies"]) == (1, 1)
+        run = evaluate(base, file, method="model-only", measures=["judged"])
+    assert models == ["judge"]
+    assert (run.figures["em"].value, run.figures["judged"].value) == (1.0, 0.0)
+    assert run.settings["mllm_judge"] == "judge"
+    assert (run.usage["replies"], run.judge_usage["replies"]) == (1, 1)
 
 
 def test_the_knowledgeable_setting_answers_from_the_gold_routes(tmp_path):
     routes = (("Zinogre", "Charged Phase", "Leap Attack"), ("Zinogre", "Bite"))
     fields = {"topic": "Zinogre", "perception": "It glows."}
-    asked = [
+    gold_questions = [
         EvaluationQuestion(
             route[-1], "What follows?", answers=("x",), routes=(route,), fields=fields
         )
@@ -384,17 +384,17 @@ def test_the_knowledgeable_setting_answers_from_the_gold_routes(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm) as base:
         base.graph.add_relation("Zinogre", "has", "Charged Phase")
         base.graph.add_relation("Charged Phase", "attack", "Leap Attack")
-        dataset = Dataset("own", tuple(asked), ("route_recall",))
+        dataset = Dataset("own", tuple(gold_questions), ("route_recall",))
         options = MethodOptions(setting="knowledgeable")
-        found = evaluate(base, dataset, method="graph", options=options)
-    assert [one["scores"]["route_recall"] for one in found.records] == [1.0, 0.0]
-    assert "the graph has no path Zinogre > Bite" in found.records[1]["error"]
+        run = evaluate(base, dataset, method="graph", options=options)
+    assert [record["scores"]["route_recall"] for record in run.records] == [1.0, 0.0]
+    assert "the graph has no path Zinogre > Bite" in run.records[1]["error"]
     assert "—attack→ Leap Attack" in mllm.requests[0].messages[-1].text
 
 
 def test_questions_that_fail_for_one_reason_end_the_run(base, tmp_path):
-    asked = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(9)]
-    file = write(tmp_path / "q.jsonl", asked)
+    entries = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(9)]
+    file = write(tmp_path / "q.jsonl", entries)
     with pytest.raises(Refused, match=r"give a picture.* the last 5 of which failed"):
         evaluate(base, file, method="fixed-image")
     with pytest.raises(NotFound, match="--mllm"):
@@ -402,24 +402,24 @@ def test_questions_that_fail_for_one_reason_end_the_run(base, tmp_path):
 
 
 def test_no_answer_can_be_the_right_one(base, tmp_path):
-    asked = [
+    entries = [
         {"question": "What is the price of gold?", "answers": []},
         {"question": "Which option is right?", "answers": ["A"]},
         {"question": "What is the price of silver?"},
     ]
-    found = evaluate(base, write(tmp_path / "q.jsonl", asked))
-    assert [one["scores"]["em"] for one in found.records] == [1.0, 0.0, None]
-    assert (found.right, found.wrong, found.declined) == (1, 0, 1)
+    run = evaluate(base, write(tmp_path / "q.jsonl", entries))
+    assert [record["scores"]["em"] for record in run.records] == [1.0, 0.0, None]
+    assert (run.right, run.wrong, run.declined) == (1, 0, 1)
 
 
 def test_answers_are_counted_as_right_wrong_or_declined(base, tmp_path):
     weight = {"question": "What is the volume of Kiwi?"}
-    asked = [{**weight, "answers": ["ca 80g"]}, {**weight, "answers": ["ca 90 litres"]}]
-    asked += [{**weight, "answers": []}, {"question": "Is Oslo old?", "answers": ["yes"]}]
-    asked += [weight, {**weight, "image": "lost.png", "answers": ["ca 80g"]}]
-    found = evaluate(base, write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
-    assert found.questions == 6
-    assert (found.right, found.wrong, found.declined, found.failed) == (1, 2, 1, 1)
+    entries = [{**weight, "answers": ["ca 80g"]}, {**weight, "answers": ["ca 90 litres"]}]
+    entries += [{**weight, "answers": []}, {"question": "Is Oslo old?", "answers": ["yes"]}]
+    entries += [weight, {**weight, "image": "lost.png", "answers": ["ca 80g"]}]
+    run = evaluate(base, write(tmp_path / "q.jsonl", entries), out=tmp_path / "run")
+    assert run.questions == 6
+    assert (run.right, run.wrong, run.declined, run.failed) == (1, 2, 1, 1)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "1 right, 2 wrong, 1 declined, 1 failed\n  of 6 questions; 0 not read" in page
 
@@ -461,8 +461,10 @@ def test_a_batch_writes_over_no_other_file_and_keeps_no_old_answers(base, questi
 
 def test_runs_over_other_questions_are_not_compared(base, questions, tmp_path, ku):
     evaluate(base, questions, out=tmp_path / "one")
-    other = write(tmp_path / "other.jsonl", [one | {"question": "Why?"} for one in QUESTIONS])
-    evaluate(base, other, out=tmp_path / "other")
+    changed = write(
+        tmp_path / "other.jsonl", [record | {"question": "Why?"} for record in QUESTIONS]
+    )
+    evaluate(base, changed, out=tmp_path / "other")
     assert "share no question" in ku("eval", "compare", "one", "other").err
 
 
@@ -477,22 +479,22 @@ def test_figures_of_plans_are_shares_of_actions_and_ratios_to_the_response(tmp_p
         return Reply("Lima", fields and {"reason": "", "citations": [], "answer": "Lima"}, 50, 10)
 
     gold = {"golden_query": "capital of Peru"}
-    asked = tuple(
+    gold_questions = tuple(
         EvaluationQuestion(group, "What is it?", answers=("Lima",), group=group, fields=gold)
         for group in ("1-hop", "2-hop")
     )
     with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=ScriptedMLLM(say)) as base:
         base.add(Unit("Peru", texts=("The capital of Peru is Lima.",)))
         options = MethodOptions(plan="parallel")
-        dataset = Dataset("asked", asked, ("f1",))
-        found = evaluate(base, dataset, method="plan", options=options, out=tmp_path / "run")
-    values = {name: figure.value for name, figure in found.figures.items()}
+        dataset = Dataset("asked", gold_questions, ("f1",))
+        run = evaluate(base, dataset, method="plan", options=options, out=tmp_path / "run")
+    values = {name: figure.value for name, figure in run.figures.items()}
     assert (values["plan_actions"], values["no_search"], values["text_search"]) == (2, 0.5, 0.5)
     assert (values["plan_tokens"], values["plan_tokens_para"]) == (20, 12)
     assert (values["response_tokens"], values["plan_ratio"]) == (20, 1.0)
     assert (values["plan_ratio_para"], values["query_f1"]) == (0.6, 1.0)
-    assert found.figures["plan_ratio_para"].groups == {"1-hop": 0.6, "2-hop": 0.6}
-    assert found.figures["plan_ratio"].interval is None
-    assert found.usage["completion_tokens"] == 2 * (20 + 20)
+    assert run.figures["plan_ratio_para"].groups == {"1-hop": 0.6, "2-hop": 0.6}
+    assert run.figures["plan_ratio"].interval is None
+    assert run.usage["completion_tokens"] == 2 * (20 + 20)
     [first, _] = records(tmp_path / "run")
     assert Plan.from_dict(first["prediction"]["plan"]).rounds[0].queries == ("capital of Peru",)

@@ -22,7 +22,7 @@ def test_an_interval_holds_the_mean_and_is_the_same_each_time():
 def test_few_pairs_are_tested_exactly():
     # Of the 32 ways to swap five pairs, two have a difference as large.
     assert paired_p_value([1, 1, 1, 1, 1], [0, 0, 0, 0, 0]) == 2 / 32
-    # Questions with equal scores change nothing.
+    # Questions with equal scores have no effect.
     assert paired_p_value([1] * 5 + [0.5] * 90, [0] * 5 + [0.5] * 90) == 2 / 32
     assert paired_p_value([1, 0], [0, 1]) == 1
     assert paired_p_value([1, 0], [0, 0]) == 1
@@ -31,9 +31,9 @@ def test_few_pairs_are_tested_exactly():
 
 def test_p_values_are_uniform_where_nothing_differs():
     rng = np.random.default_rng(0)
-    found = [paired_p_value(*rng.random((2, 40))) for _ in range(60)]
-    assert 0.35 < np.mean(found) < 0.65
-    assert np.mean(np.array(found) < 0.2) == pytest.approx(0.2, abs=0.12)
+    p_values = [paired_p_value(*rng.random((2, 40))) for _ in range(60)]
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.12)
 
 
 def test_a_difference_of_many_pairs():
@@ -53,6 +53,6 @@ def test_ten_thousand_questions_take_seconds():
 
 def test_calibration_error():
     assert calibration_error([0.85, 0.85, 0.85, 0.85], [1, 1, 1, 0]) == pytest.approx(0.1)
-    # Bins do not cancel each other: one is .35 too sure, the other .25 too little.
+    # Bins do not cancel each other: one is .35 overconfident, one .25 underconfident.
     assert calibration_error([0.85, 0.25], [0.5, 0.5]) == pytest.approx((0.35 + 0.25) / 2)
     assert calibration_error([1.0, 0.0], [1, 0]) == 0

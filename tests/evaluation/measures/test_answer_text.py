@@ -1,4 +1,4 @@
-"""Measures of short answers, and what every measure has in common."""
+"""Measures of short answers, and properties of every measure."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_the_least_error_rate_counts():
 
 
 def test_a_run_is_summed_up_by_means_of_all_and_of_groups(kb, tmp_path):
-    asked = [
+    questions = [
         {"question": "1?", "answers": ["red lamp"], "group": "a"},
         {"question": "2?", "answers": ["red lamp"], "group": "a"},
         {"question": "3?", "answers": ["red lamp"], "group": "b"},
         {"question": "4?"},
     ]
-    file = write_records(tmp_path / "q.jsonl", asked)
+    file = write_records(tmp_path / "q.jsonl", questions)
     mllm = ScriptedMLLM(["red lamp", "green lamp", "table", "red"])
     with KnowledgeBase.open(kb.path, mllm=mllm) as base:
         f1 = evaluate(base, file, method="model-only").figures["f1"]
@@ -76,8 +76,8 @@ def test_a_run_is_summed_up_by_means_of_all_and_of_groups(kb, tmp_path):
 
 def test_every_name_makes_a_measure_of_that_name():
     for name in MEASURES:
-        made = name.replace("K", "10").replace("MEASURE", "em")
-        assert measure(made, ScriptedMLLM([])).name == made
+        full_name = name.replace("K", "10").replace("MEASURE", "em")
+        assert measure(full_name, ScriptedMLLM([])).name == full_name
 
 
 @pytest.mark.parametrize("name", ["f2", "recall@0", "recall@", "helped:", "helped:f2"])

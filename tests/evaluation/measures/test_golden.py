@@ -1,4 +1,4 @@
-"""Every case of the official evaluations, and the rules that they show, one by one."""
+"""Every case of the official evaluations, and their rules one by one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden files 
 
 def cases(name):
     first, *lines = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    read = [json.loads(line) for line in lines]
-    assert len(read) == json.loads(first)["cases"]
-    return read
+    records = [json.loads(line) for line in lines]
+    assert len(records) == json.loads(first)["cases"]
+    return records
 
 
 def score(name, answer, gold, **fields):
-    """Score an answer, or a list of answers, by the measure of a name."""
+    """Score an answer, or a list of answers, by the named measure."""
     items = () if isinstance(answer, str) else tuple(answer)
     prediction = Prediction("" if items else answer or "", items)
     gold = (gold,) if isinstance(gold, str) else tuple(gold)
@@ -46,32 +46,32 @@ def routes(gold, predicted):
 @needs_golden
 def test_kurag_accuracy():
     for case in cases("kurag_accuracy"):
-        got = score("kurag_accuracy", case["prediction"], case["answers"])
-        assert got == case["correct"], case
+        value = score("kurag_accuracy", case["prediction"], case["answers"])
+        assert value == case["correct"], case
 
 
 @needs_golden
 def test_vqa_accuracy():
     for case in cases("okvqa"):
-        got = score("vqa_accuracy", case["prediction"], case["answers"])
-        assert round(100 * got, 2) == case["accuracy"], case
+        value = score("vqa_accuracy", case["prediction"], case["answers"])
+        assert round(100 * value, 2) == case["accuracy"], case
 
 
 @needs_golden
 def test_infoseek():
     for case in cases("infoseek"):
         if case["type"] == "final":
-            got = infoseek_overall([split / 100 for split in case["splits"]])
-            assert got * 100 == pytest.approx(case["score"], abs=1e-9), case
+            value = infoseek_overall([split / 100 for split in case["splits"]])
+            assert value * 100 == pytest.approx(case["score"], abs=1e-9), case
         elif case["type"] == "numerical":
             parsed = quantity(case["prediction"])
             assert (list(parsed) if isinstance(parsed, tuple) else parsed) == case["parsed"], case
-            ranges = [{"range": [float(one) for one in case["answers"]]}]
-            got = score("infoseek", case["prediction"], ("x",), answer_eval=ranges)
-            assert got == case["score"], case
+            ranges = [{"range": [float(answer) for answer in case["answers"]]}]
+            value = score("infoseek", case["prediction"], ("x",), answer_eval=ranges)
+            assert value == case["score"], case
         else:
-            got = score("infoseek", case["prediction"], ("x",), answer_eval=case["answers"])
-            assert got == case["score"], case
+            value = score("infoseek", case["prediction"], ("x",), answer_eval=case["answers"])
+            assert value == case["score"], case
 
 
 @needs_golden
@@ -85,8 +85,8 @@ def test_multimodalqa():
 @needs_golden
 def test_mh_routes():
     for case in cases("mh_routes"):
-        got = routes(case["gold"], case["predicted"])
-        assert got == [case["overlap"], case["recall"], case["precision"]], case
+        values = routes(case["gold"], case["predicted"])
+        assert values == [case["overlap"], case["recall"], case["precision"]], case
 
 
 def test_kurag_accuracy_looks_for_a_gold_answer_in_the_answer():
@@ -96,9 +96,9 @@ def test_kurag_accuracy_looks_for_a_gold_answer_in_the_answer():
 
 
 def test_kurag_accuracy_counts_confident_answers_of_okvqa_only():
-    gold, given = ("pony", "horse"), ["maybe", "yes"]
-    assert score("kurag_accuracy", "a pony", gold, answer_confidence=given) == 0
-    assert score("kurag_accuracy", "a horse", gold, answer_confidence=given) == 1
+    gold, confidences = ("pony", "horse"), ["maybe", "yes"]
+    assert score("kurag_accuracy", "a pony", gold, answer_confidence=confidences) == 0
+    assert score("kurag_accuracy", "a horse", gold, answer_confidence=confidences) == 1
 
 
 def test_vqa_accuracy_leaves_each_answer_out():
@@ -128,8 +128,8 @@ def test_numbers_and_ranges_of_infoseek():
 def test_infoseek_sums_up_by_the_harmonic_mean_of_its_splits(kb, tmp_path):
     question = {"question": "What is it?", "answers": ["red"], "answer_eval": ["red"]}
     groups = ["unseen_question"] * 2 + ["unseen_entity"] * 3
-    asked = [*(question | {"group": group} for group in groups), {"question": "What is it?"}]
-    file = write_records(tmp_path / "q.jsonl", asked)
+    questions = [*(question | {"group": group} for group in groups), {"question": "What is it?"}]
+    file = write_records(tmp_path / "q.jsonl", questions)
     mllm = ScriptedMLLM(["red", "red", "red", "blue", "blue", "blue"])
     with KnowledgeBase.open(kb.path, mllm=mllm) as base:
         run = evaluate(base, file, method="model-only", measures=["infoseek"])

@@ -1,4 +1,4 @@
-"""Measures that a model judges, and those of corrections."""
+"""Measures judged by a model, and measures of corrections."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_no_claims_and_too_few_verdicts(score, replies, expected):
     ],
 )
 def test_corrections(draft, answer, helped, harmed):
-    found = Prediction(answer, draft=draft)
-    assert measure("helped:em").score(ASKED, found) == helped
-    assert measure("harmed:em").score(ASKED, found) == harmed
-    assert measure("helped:em").score(EvaluationQuestion("1", "?"), found) is None
+    prediction = Prediction(answer, draft=draft)
+    assert measure("helped:em").score(ASKED, prediction) == helped
+    assert measure("harmed:em").score(ASKED, prediction) == harmed
+    assert measure("helped:em").score(EvaluationQuestion("1", "?"), prediction) is None

@@ -1,4 +1,4 @@
-"""BARTScore and perplexity by tiny models with random weights, beside the definitions."""
+"""BARTScore and perplexity of tiny models with random weights, compared to the definitions."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def checkpoints(tmp_path_factory):
 def log_likelihood(tokenizer, bart, source, target):
     """The mean of log p(token | source, tokens before), token by token."""
     torch = pytest.importorskip("torch")
-    given, tokens = (torch.tensor([tokenizer(text).input_ids]) for text in (source, target))
+    source_ids, tokens = (torch.tensor([tokenizer(text).input_ids]) for text in (source, target))
     start = bart.config.decoder_start_token_id
     logs = []
     for n in range(tokens.shape[1]):
         before = torch.cat([torch.tensor([[start]]), tokens[:, :n]], 1)
         with torch.no_grad():
-            logits = bart(input_ids=given, decoder_input_ids=before).logits[0, -1]
+            logits = bart(input_ids=source_ids, decoder_input_ids=before).logits[0, -1]
         logs.append(float(logits.log_softmax(0)[tokens[0, n]]))
     return sum(logs) / len(logs)
 

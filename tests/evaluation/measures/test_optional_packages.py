@@ -1,4 +1,4 @@
-"""The packages of the extra `eval` are imported when a measure needs them, and missed by name."""
+"""The packages of the extra `eval` are imported when a measure needs them; an error names them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [_Missing(package), *sys.meta_path])
     for name in PACKAGES[package]:
         with pytest.raises(MissingExtra, match=r'pip install "ku-rag\[eval\]"'):
-            # A word that no test looks up before: words are cached.
+            # A word that no other test looks up, because words are cached.
             measure(name).score(ASKED, Prediction(f"flag of {package} {name}"))
     if package == "scipy":
         for test in (bootstrap_interval, lambda values: paired_p_value(values, [0.0, 0.0])):
@@ -43,7 +43,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
 
 
 class _Missing:
-    """Finds a package to be absent."""
+    """An import finder for which a package is absent."""
 
     def __init__(self, package):
         self.package = package

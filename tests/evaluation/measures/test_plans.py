@@ -34,8 +34,10 @@ def test_the_last_queries_are_compared_with_the_gold_queries():
     plan = Plan("?", ROUNDS)
     for name in ("query_f1", "query_bleu", "query_rougeL"):
         assert score(name, plan) == pytest.approx(1.0)
-    asked = EvaluationQuestion("2", "Who made it?", fields={"golden_query": "Who made Astro Bot?"})
-    assert score("query_f1", None, asked) == pytest.approx(2 * 2 / (3 + 4))
+    question = EvaluationQuestion(
+        "2", "Who made it?", fields={"golden_query": "Who made Astro Bot?"}
+    )
+    assert score("query_f1", None, question) == pytest.approx(2 * 2 / (3 + 4))
     assert score("query_f1", plan, EvaluationQuestion("3", "?")) is None
 
 
@@ -51,9 +53,9 @@ def test_sub_queries_and_actions_are_compared_with_the_gold_steps():
 
 
 def test_steps_without_an_action_or_queries_are_refused_by_name():
-    asked = EvaluationQuestion("1", "?", fields={"steps": [{"action": "text"}]})
+    question = EvaluationQuestion("1", "?", fields={"steps": [{"action": "text"}]})
     with pytest.raises(Exception, match="lacks the field 'queries'"):
-        score("action_recall", Plan("?", ROUNDS), asked)
+        score("action_recall", Plan("?", ROUNDS), question)
 
 
 @pytest.mark.parametrize(("modelling", "para"), [("parallel", 9 + 20 + 8), ("sequential", 53)])

@@ -1,4 +1,4 @@
-"""Routes compared whole, as the MH benchmark compares them."""
+"""Routes are compared as a whole, as in the MH benchmark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CRASH, SHOULDER, THUNDER = ("K", "Aerial", "Crash"), ("Z", "C", "Shoulder"), ("Z
 @pytest.mark.parametrize(
     ("gold", "retrieved", "precision", "recall", "overlap"),
     [
-        ([BITE], [RUSH], 0, 0, 0),  # a part of a route is another route
+        ([BITE], [RUSH], 0, 0, 0),  # part of a route is a different route
         ([BITE, TAIL], [BITE, RUSH, ALONE, ("Rathian", "Roar")], 1 / 4, 1 / 2, 1 / 5),
         # Figure 5 of the paper: one of one found among four; one of two among two.
         ([CRASH], [("K", "Aerial"), CRASH, ("K", "Kick"), ("K", "Breath")], 1 / 4, 1, 1 / 4),
         ([SHOULDER, THUNDER], [THUNDER, BITE], 1 / 2, 1 / 2, 1 / 3),
         ([BITE], [], 0, 0, 0),
-        ([BITE], [BITE, BITE], 1 / 2, 1, 1 / 2),  # repetitions count as they are given
+        ([BITE], [BITE, BITE], 1 / 2, 1, 1 / 2),  # repeated routes count
     ],
 )
 def test_routes_are_compared_whole(gold, retrieved, precision, recall, overlap):

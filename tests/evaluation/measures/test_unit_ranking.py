@@ -26,8 +26,8 @@ ASKED = EvaluationQuestion("1", "?", units=("a", "b"))
     ],
 )
 def test_ranks(name, expected):
-    found = Prediction(units=("x", "a", "x", "y", "b"))  # b is the fourth: x counts once
-    assert measure(name).score(ASKED, found) == pytest.approx(expected)
+    prediction = Prediction(units=("x", "a", "x", "y", "b"))  # b is the fourth: x counts once
+    assert measure(name).score(ASKED, prediction) == pytest.approx(expected)
 
 
 def test_nothing_retrieved_and_nothing_to_find():
@@ -37,10 +37,10 @@ def test_nothing_retrieved_and_nothing_to_find():
 
 def test_the_order_of_many_units_counts():
     before = (f"u{n:03}" for n in reversed(range(300)))
-    found = Prediction(units=(*before, "a"))
-    assert measure("mrr").score(ASKED, found) == pytest.approx(1 / 301)
+    prediction = Prediction(units=(*before, "a"))
+    assert measure("mrr").score(ASKED, prediction) == pytest.approx(1 / 301)
 
 
 def test_an_id_that_is_not_valid_unicode():
-    asked = EvaluationQuestion("1", "?", units=("\ud800",))
-    assert measure("mrr").score(asked, Prediction(units=("a", "\ud800"))) == 1 / 2
+    question = EvaluationQuestion("1", "?", units=("\ud800",))
+    assert measure("mrr").score(question, Prediction(units=("a", "\ud800"))) == 1 / 2
