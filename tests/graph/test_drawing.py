@@ -1,4 +1,4 @@
-"""Drawings of neighbourhoods: nothing overlaps, all is inside the picture, and all is true."""
+"""Drawings of neighbourhoods: without overlap, inside the picture, and true to the graph."""
 
 import random
 import re
@@ -25,7 +25,7 @@ WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "seventeen", "hippopot
 
 
 def unit(name, *relations, kind="place"):
-    stated = tuple(Relation(*one) for one in relations)
+    stated = tuple(Relation(*fields) for fields in relations)
     return Unit(name, id=name, kind=kind, relations=stated)
 
 
@@ -47,14 +47,14 @@ def dense(count=60):
     rest = [f"Place {n}" for n in range(1, count)]
 
     def others():
-        for other in rng.sample(rest, 5):
+        for target in rng.sample(rest, 5):
             relation = rng.choice(["feeds", "hates", "rules"])
-            yield relation, other, None, None, rng.choice([None, "wet"])
+            yield relation, target, None, None, rng.choice([None, "wet"])
 
     return [
         unit(
             name,
-            *(("near", other) for other in rest if name == "C"),
+            *(("near", target) for target in rest if name == "C"),
             *others(),
             kind=rng.choice(["town", "river", "hill"]),
         )
@@ -82,10 +82,10 @@ def broad():
     names = [f"第{n}の三連突進と毒を伴う宙返り尻尾攻撃{'続' * (n % 30)}" for n in range(59)]
     relations = ["攻撃", "連続攻撃の技と毒の攻撃"]
     return [
-        unit("C", *((relations[n % 2], one) for n, one in enumerate(names))),
+        unit("C", *((relations[n % 2], name) for n, name in enumerate(names))),
         *(
-            unit(one, ("続く", names[n * 7 % 59]), ("弱点", names[n - 1]), kind="攻撃")
-            for n, one in enumerate(names)
+            unit(name, ("続く", names[n * 7 % 59]), ("弱点", names[n - 1]), kind="攻撃")
+            for n, name in enumerate(names)
         ),
     ]
 
@@ -119,7 +119,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def texts(root):
-    """(text, box) of every text, as wide as in Open Sans, CJK characters 1 em."""
+    """(text, box) of every text, in the widths of Open Sans and 1 em for CJK characters."""
     for group in [root, *root.iter(f"{SVG}g")]:
         moved = re.fullmatch(r"translate\((\S+) (\S+)\)", group.get("transform", "translate(0 0)"))
         for element in group.findall(f"{SVG}text"):
@@ -140,22 +140,22 @@ def groups(root, kind):
 
 
 def entities(root):
-    """Name → box."""
-    found = {}
+    """Boxes of entities by name."""
+    boxes = {}
     for group in groups(root, "entity"):
         box = group.find(f"{SVG}rect")
         x, y, wide, high = (float(box.get(k)) for k in ("x", "y", "width", "height"))
         name = " ".join(t.text for t in group.iter(f"{SVG}text"))
-        found[name] = (x, y, x + wide, y + high)
-    return found
+        boxes[name] = (x, y, x + wide, y + high)
+    return boxes
 
 
 def labels(root):
     return sorted(group.find(f"{SVG}text").text for group in groups(root, "relation"))
 
 
-def overlap(one, other):
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def overlap(a, b):
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def within(inner, outer):
@@ -170,7 +170,7 @@ def view(root):
     return x, y, x + wide, y + high
 
 
-# ---- legible -----------------------------------------------------------------------------------
+# ---- legibility --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -211,11 +211,11 @@ def test_equal_graphs_give_equal_drawings(kb, tmp_path):
     from ku_rag import KnowledgeBase
 
     first = drawn(kb, GRAPHS["dense"])
-    with KnowledgeBase.open(tmp_path / "other", create=True) as other:
-        assert drawn(other, GRAPHS["dense"]) == first
+    with KnowledgeBase.open(tmp_path / "other", create=True) as copy:
+        assert drawn(copy, GRAPHS["dense"]) == first
 
 
-# ---- true --------------------------------------------------------------------------------------
+# ---- content -----------------------------------------------------------------------------------
 
 SMALL = [
     unit(
@@ -264,16 +264,18 @@ def test_entities_relations_and_kinds_are_drawn(kb):
     ],
 )
 def test_arrowheads_point_where_the_relation_goes(kb, stated, heads):
-    """A head that points right touches the entity there; one that points left is near the other."""
+    """An arrowhead to the right touches the entity there; one to the left is near the other."""
     root = ElementTree.fromstring(drawn(kb, stated))
-    found = set()
+    arrowheads = set()
     assert len(groups(root, "relation")) == 1  # both directions are one line
     for polygon in groups(root, "relation")[0].iter(f"{SVG}polygon"):
         tip, back = (float(point.split(",")[0]) for point in polygon.get("points").split()[:2])
         side = 1 if tip > back else -1
         boxes = entities(root).items()
-        found.add((side, min(boxes, key=lambda one: min(abs(x - tip) for x in one[1][::2]))[0]))
-    assert found == heads
+        arrowheads.add(
+            (side, min(boxes, key=lambda item: min(abs(x - tip) for x in item[1][::2]))[0])
+        )
+    assert arrowheads == heads
 
 
 def test_an_entity_without_relations_is_drawn_alone(kb):
@@ -318,14 +320,14 @@ def test_nearer_entities_come_first_and_branches_take_turns(kb):
         *(unit(f"B {n}", *(("b", f"L {n} {m}", "leaf") for m in range(10))) for n in range(10)),
     ]
     graph = graph_of(kb, units)
-    found = neighbourhood(graph, graph.find("C")[0], hops=2, most=31)
-    names = [entity.name for entity in found.entities]
+    result = neighbourhood(graph, graph.find("C")[0], hops=2, most=31)
+    names = [entity.name for entity in result.entities]
     assert names[:11] == ["C", *(f"B {n}" for n in range(10))]
     assert names[11:] == [f"L {n} {m}" for n in range(10) for m in range(2)]
-    rows = {entity.name: entity.row for entity in found.entities}
-    assert all(found.parents[rows[f"L {n} {m}"]] == rows[f"B {n}"]
+    rows = {entity.name: entity.row for entity in result.entities}
+    assert all(result.parents[rows[f"L {n} {m}"]] == rows[f"B {n}"]
                for n in range(10) for m in range(2))  # fmt: skip
-    assert found.left_out == 80
+    assert result.left_out == 80
 
 
 def test_names_are_escaped_and_cleaned(kb):
@@ -333,9 +335,9 @@ def test_names_are_escaped_and_cleaned(kb):
     svg = drawn(kb, [unit("C", ("<is> &", name, "kind <k>")), unit(name)])
     root = ElementTree.fromstring(svg)
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", svg)
-    (other,) = set(entities(root)) - {"C"}
-    assert other.startswith('a <b> & "c" [31m')
-    assert other.count("\u0301") <= 2
+    (drawn_name,) = set(entities(root)) - {"C"}
+    assert drawn_name.startswith('a <b> & "c" [31m')
+    assert drawn_name.count("\u0301") <= 2
     assert labels(root) == ["<is> &"]
 
 
@@ -352,18 +354,18 @@ lines = st.text(st.characters(codec="utf-8"), max_size=80)
 
 @given(lines, st.integers(1, 3), st.integers(10, 40))
 def test_lines_are_short_and_lose_nothing_unless_cut(text, most, length):
-    found = wrap(text, most, length)
-    assert 1 <= len(found) <= most
-    assert all(len(line) <= length for line in found)
-    if clean(text) and not found[-1].endswith("…"):
-        assert "".join(found).replace(" ", "") == clean(text).replace(" ", "")
+    wrapped = wrap(text, most, length)
+    assert 1 <= len(wrapped) <= most
+    assert all(len(line) <= length for line in wrapped)
+    if clean(text) and not wrapped[-1].endswith("…"):
+        assert "".join(wrapped).replace(" ", "") == clean(text).replace(" ", "")
 
 
 @given(lines)
 def test_a_cleaned_text_is_one_line_without_control_characters(text):
-    shown = clean(text)
-    assert clean(shown) == shown
-    assert not any(unicodedata.category(c)[0] == "C" for c in shown)
+    cleaned = clean(text)
+    assert clean(cleaned) == cleaned
+    assert not any(unicodedata.category(c)[0] == "C" for c in cleaned)
 
 
 def test_widths_are_at_least_those_of_a_common_font():

@@ -1,4 +1,4 @@
-"""The formats of the graph: what is read, what is left out, and that what goes out comes back."""
+"""The formats of the graph: import, items that are left out, and round trips."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ZINOGRE = [
 
 
 def dump(kb: KnowledgeBase):
-    """Everything that the graph is made of, under names that another base would use as well."""
+    """All content of the graph, without the row numbers that differ between bases."""
     execute = kb._database.connection.execute
     units = {}
     for unit in kb.list():
-        known = kb.show(unit.id).to_dict()
-        images = sorted(Path(one).name for one in known["images"])
+        details = kb.show(unit.id).to_dict()
+        images = sorted(Path(image).name for image in details["images"])
         fields = ("name", "kind", "aliases", "metadata", "match", "texts")
-        units[unit.id] = {key: known[key] for key in fields} | {"images": images}
+        units[unit.id] = {key: details[key] for key in fields} | {"images": images}
     relations = execute(
         "SELECT h.id, r.relation, coalesce(u.id, t.name), t.kind, u.id IS NULL, r.information, "
         "r.condition FROM relations r JOIN entities e ON e.row = r.head "
@@ -145,7 +145,9 @@ def test_the_same_file_again_changes_nothing_and_a_changed_one_replaces(kb, tmp_
     again = kb.graph.import_file(path)
     assert (again.units_unchanged, again.units_updated, again.relations_added) == (2, 0, 0)
     assert dump(kb) == before
-    write_records(path, [one for one in ZINOGRE if one.get("entity") != "Charged Phase"][:1])
+    write_records(
+        path, [record for record in ZINOGRE if record.get("entity") != "Charged Phase"][:1]
+    )
     kb.graph.import_file(path)
     assert triples(kb) == [("Zinogre", "phase of", "Charged Phase")]
     assert list(dump(kb)[0]) == ["Zinogre"]
@@ -181,10 +183,10 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
     ]
     path.write_bytes(b"\n".join([*(line.encode() for line in lines), b'{"entity": "\xff"}']))
     report = kb.graph.import_file(path)
-    assert [one.item for one in report.quarantined] == [
+    assert [problem.item for problem in report.quarantined] == [
         f"{path}:{n}" for n in (1, 2, 3, 4, 5, 6, 7, 9)
     ]
-    reasons = [one.reason for one in report.quarantined]
+    reasons = [problem.reason for problem in report.quarantined]
     assert "the line is no JSON (Expecting ',' delimiter at character 22)" in reasons[0]
     assert "the line holds a list: expected an object" in reasons[1]
     assert reasons[2].startswith("\"entity\" is missing: expected a name; there are 'relation'")
@@ -198,15 +200,15 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
 
 
 def test_lines_are_read_alike_however_they_end_and_whatever_lies_beside_them(kb, tmp_path):
-    said = [{"head": "Ä", "relation": "to", "tail": tail} for tail in ("B", "C", "\U0001f600")]
-    plain = [json.dumps(one, ensure_ascii=False) for one in said]
+    edges = [{"head": "Ä", "relation": "to", "tail": tail} for tail in ("B", "C", "\U0001f600")]
+    plain = [json.dumps(edge, ensure_ascii=False) for edge in edges]
     spread = [*plain[:2], '{"head": "X",', '"relation": "to", "tail": "Y"}', "", " ", plain[2]]
     for number, text in enumerate(
         [
             "\n".join(plain),
             "\r\n".join(plain) + "\r\n",
             "\ufeff" + "\n\n".join(plain),
-            "\n".join(map(json.dumps, said)),
+            "\n".join(map(json.dumps, edges)),
             "\n".join(spread),
         ]
     ):
@@ -214,8 +216,8 @@ def test_lines_are_read_alike_however_they_end_and_whatever_lies_beside_them(kb,
         path.write_bytes(text.encode())
         report = kb.graph.import_file(path)
         broken = [f"{path}:3", f"{path}:4"] if "X" in text else []
-        assert [one.item for one in report.quarantined] == broken
-        assert triples(kb) == [("Ä", "to", one["tail"]) for one in said] * (number + 1)
+        assert [problem.item for problem in report.quarantined] == broken
+        assert triples(kb) == [("Ä", "to", edge["tail"]) for edge in edges] * (number + 1)
 
 
 def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(kb, tmp_path, monkeypatch):
@@ -223,8 +225,9 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(kb, tmp_path, 
     long = [{"entity": "L", "text": "x" * n} for n in (100, 300, 900, 500)]
     path = write_records(tmp_path / "g.jsonl", [*long, {"entity": "last"}, *long[1:2]])
     report = kb.graph.import_file(path)
-    assert [one.item.rpartition(":")[2] for one in report.quarantined] == ["2", "3", "4", "6"]
-    assert all("the line is longer than" in one.reason for one in report.quarantined)
+    numbers = [problem.item.rpartition(":")[2] for problem in report.quarantined]
+    assert numbers == ["2", "3", "4", "6"]
+    assert all("the line is longer than" in problem.reason for problem in report.quarantined)
     assert sorted(dump(kb)[0]) == ["L", "last"]
 
 
@@ -246,7 +249,7 @@ def test_a_name_that_several_units_of_the_base_bear_is_refused_as_well(kb, tmp_p
     stated = [{"head": "Earth", "relation": "circles", "tail": "Sun"}]
     stated += [{"head": "Day Star", "relation": "lights", "tail": "Earth"}]
     report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", stated))
-    assert [one.reason for one in report.quarantined] == [
+    assert [problem.reason for problem in report.quarantined] == [
         "several entities are called 'Day Star': name the one that is meant by its id",
         "several entities are called 'Sun': name the one that is meant by its id",
     ]
@@ -280,8 +283,8 @@ def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
     ]
     report = kb.graph.import_file(write_records(tmp_path / "in" / "a.jsonl", lines))
     assert kb.graph.show("A").to_dict()["images"] == []
-    (left,) = report.quarantined
-    assert "expected a list in square brackets" in left.reason
+    (problem,) = report.quarantined
+    assert "expected a list in square brackets" in problem.reason
     assert kb.graph.show("B").to_dict()["videos"] == []
 
 
@@ -331,27 +334,27 @@ def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):
 
 
 def test_a_field_that_no_relation_has_is_said_once(kb, tmp_path):
-    said = {"head": "Shop", "relation": "sells", "conditon": "in August"}
-    lines = [said | {"tail": "Mug"}, said | {"tail": "Cup"}]
+    edge = {"head": "Shop", "relation": "sells", "conditon": "in August"}
+    lines = [edge | {"tail": "Mug"}, edge | {"tail": "Cup"}]
     report = kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
     assert report.relations_added == 2
-    (left,) = report.quarantined
-    assert left.item.endswith(":1")
-    assert "no field 'conditon'" in left.reason
+    (problem,) = report.quarantined
+    assert problem.item.endswith(":1")
+    assert "no field 'conditon'" in problem.reason
 
 
 def test_an_entity_that_is_described_twice_is_kept_as_it_was_first(kb, tmp_path):
     records = [{"entity": "Bite", "kind": "attack"}, {"entity": "Bite", "kind": "snack"}]
     report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
-    assert [one.item for one in report.quarantined] == [f"{tmp_path / 'g.jsonl'}:2"]
+    assert [problem.item for problem in report.quarantined] == [f"{tmp_path / 'g.jsonl'}:2"]
     assert kb.show("Bite").to_dict()["kind"] == "attack"
 
 
 def test_relations_said_twice_are_one_and_those_that_differ_are_all_kept(kb, tmp_path):
-    said = {"head": "A", "relation": "meets", "tail": "B"}
-    records = [said, said, said | {"condition": "at night"}, said | {"relation": "sees"}]
+    edge = {"head": "A", "relation": "meets", "tail": "B"}
+    records = [edge, edge, edge | {"condition": "at night"}, edge | {"relation": "sees"}]
     kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
-    assert [(one[1], one[6]) for one in dump(kb)[1]] == [
+    assert [(row[1], row[6]) for row in dump(kb)[1]] == [
         ("meets", None),
         ("meets", "at night"),
         ("sees", None),
@@ -369,7 +372,7 @@ def test_control_characters_and_line_breaks_are_no_part_of_a_name(kb, tmp_path):
     assert triples(kb) == [("Fire Ball", "is a", "Sp ell")]
     assert kb.show("Fire Ball").to_dict()["aliases"] == ["Fire Orb"]
     assert kb.show("Fire Ball").to_dict()["kind"] == "at tack"
-    assert any("1,001 characters" in one.reason for one in report.quarantined)
+    assert any("1,001 characters" in problem.reason for problem in report.quarantined)
     assert kb.verify().problems == ()
 
 
@@ -377,12 +380,12 @@ def test_pictures_must_be_there_and_inside_the_folder(kb, tmp_path):
     picture(tmp_path / "in" / "a.png", 1)
     picture(tmp_path / "outside.png", 2)
     (tmp_path / "in" / "link.png").symlink_to(tmp_path / "outside.png")
-    shown = ["a.png", "none.png", "../outside.png", str(tmp_path / "outside.png"), "link.png"]
-    shown += ["http://example.org/a.png"]
-    records = [{"entity": "A", "images": shown, "videos": ["none.mp4", "../../x.mp4"]}]
+    images = ["a.png", "none.png", "../outside.png", str(tmp_path / "outside.png"), "link.png"]
+    images += ["http://example.org/a.png"]
+    records = [{"entity": "A", "images": images, "videos": ["none.mp4", "../../x.mp4"]}]
     report = kb.graph.import_file(write_records(tmp_path / "in" / "g.jsonl", records))
     assert len(report.quarantined) == 7
-    assert all("the rest of the record is kept" in one.reason for one in report.quarantined)
+    assert all("the rest of the record is kept" in problem.reason for problem in report.quarantined)
     assert report.images_added == 1
     assert kb.show("A").to_dict()["metadata"] == {}
 
@@ -419,9 +422,9 @@ def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
     ]
     path = write_records(tmp_path / "g.jsonl", records)
     report = kb.graph.import_file(path)
-    assert [one.item.rpartition("#")[2] for one in report.quarantined] == ["Tooth", "Claw"]
-    known = kb.show("w1").to_dict()
-    assert (known["kind"], known["match"], known["metadata"]) == (
+    assert [problem.item.rpartition("#")[2] for problem in report.quarantined] == ["Tooth", "Claw"]
+    details = kb.show("w1").to_dict()
+    assert (details["kind"], details["match"], details["metadata"]) == (
         "animal",
         True,
         {"caption": "A wolf."},
@@ -440,12 +443,12 @@ def test_a_star_of_many_neighbours(kb, tmp_path, rounds):
             file.write(f'{{"head": "Sun", "relation": "lights", "tail": "Planet {n}"}}\n')
     report = kb.graph.import_file(path)
     assert (report.units_added, report.relations_added, report.only_named) == (1, count, count)
-    shown = kb.graph.show("Sun", most=2).to_dict()
-    assert shown["counts"] == {"out": count, "in": 0}
-    assert [one["tail"]["name"] for one in shown["out"]] == ["Planet 0", "Planet 1"]
+    details = kb.graph.show("Sun", most=2).to_dict()
+    assert details["counts"] == {"out": count, "in": 0}
+    assert [relation["tail"]["name"] for relation in details["out"]] == ["Planet 0", "Planet 1"]
     (path_to,) = kb.graph.paths("Sun", f"Planet {count - 1}")
     assert path_to.text == f"Sun —lights→ Planet {count - 1}"
-    # A few more are added to many, as they are.
+    # A small file is added to a large graph.
     write_records(tmp_path / "b.jsonl", [{"head": "Sun", "relation": "warms", "tail": "Planet 5"}])
     assert kb.graph.import_file(tmp_path / "b.jsonl").relations_added == 1
     assert kb.graph.show("Planet 5").counts == {"out": 0, "in": 2}
@@ -529,7 +532,7 @@ def test_edges_of_a_node_that_is_left_out_are_left_out_and_ports_are_no_nodes(kb
         '<edge source="b" target="c"/><edge source="a" target="c"/></graph></graphml>'
     )
     report = kb.graph.import_file(tmp_path / "g.graphml")
-    twice, lost = (one.reason for one in report.quarantined)
+    twice, lost = (problem.reason for problem in report.quarantined)
     assert "described more than once" in twice
     assert lost == "there is no node 'b', or it was left out: every edge joins two nodes"
     assert triples(kb) == [("one", "related to", "c")]
@@ -575,7 +578,7 @@ def test_what_yed_and_gephi_write(kb, tmp_path):
     assert triples(kb) == [("Lamp & Co", "holds", "Bulb")]
     assert kb.show("Lamp & Co").to_dict()["texts"] == ["a thing"]
     assert kb.show("Bulb").to_dict()["texts"] == ["round"]
-    assert [one.reason for one in report.quarantined] == [
+    assert [problem.reason for problem in report.quarantined] == [
         "there is no node 'n9', or it was left out: every edge joins two nodes"
     ]
     (tmp_path / "gephi.graphml").write_text(
@@ -660,7 +663,7 @@ def test_columns_without_titles_that_are_known_are_told_by_place(kb, monsters):
         ("Rathian", "attack of", "quick", "at night", "Bite"),
     )
     kb.graph.import_file(monsters)
-    stated = [one for one in dump(kb)[1] if one[0] == "Rathian"]
+    stated = [row for row in dump(kb)[1] if row[0] == "Rathian"]
     assert stated == [("Rathian", "attack of", "Rathian>Bite", "entity", 0, "quick", "at night")]
 
 
@@ -668,7 +671,7 @@ def test_missing_columns_are_named_with_what_is_there(kb, monsters):
     workbook(monsters / "Rathian" / "Relations.xlsx", ("Head", "Verb"), ("Rathian", "attack of"))
     workbook(monsters / "Zinogre" / "Node.xlsx", ("Titel", "Bild"), ("Zinogre", None))
     report = kb.graph.import_file(monsters)
-    reasons = {Path(one.item).parent.name: one.reason for one in report.quarantined}
+    reasons = {Path(problem.item).parent.name: problem.reason for problem in report.quarantined}
     assert reasons["Rathian"] == (
         "no column is called Relation (or Predicate) and Tail (or Target, To); there are 'Head', "
         "'Verb': name the columns so"
@@ -705,7 +708,7 @@ def test_workbooks_that_are_damaged_or_traps(kb, monsters):
         for name, data in parts.items():
             packed.writestr(name, data)
     report = kb.graph.import_file(monsters)
-    first, second = (one.reason for one in report.quarantined)
+    first, second = (problem.reason for problem in report.quarantined)
     assert first == (
         "Relations.xlsx is no workbook that can be read (File is not a zip file): save it as .xlsx "
         "again"
@@ -739,7 +742,7 @@ def test_relations_of_workbooks_know_aliases_and_other_spellings(kb, monsters):
         ("Bite", "to", "Water Element"),
     )
     report = kb.graph.import_file(monsters)
-    assert [one.reason for one in report.quarantined] == [
+    assert [problem.reason for problem in report.quarantined] == [
         f"several entities are called {name!r}: name the one that is meant by its id"
         for name in ("CRUSH", "Hit")
     ]
@@ -758,14 +761,14 @@ def test_relations_of_workbooks_know_aliases_and_other_spellings(kb, monsters):
 
 def pairs(folder: Path) -> list[Path]:
     """Two sub-graphs, each with a relation to the topic of the other."""
-    for one, other in (("Rathian", "Rathalos"), ("Rathalos", "Rathian")):
-        workbook(folder / one / "Node.xlsx", ("Name",), (one,), ("Bite",))
+    for name, mate in (("Rathian", "Rathalos"), ("Rathalos", "Rathian")):
+        workbook(folder / name / "Node.xlsx", ("Name",), (name,), ("Bite",))
         workbook(
-            folder / one / "Relations.xlsx",
+            folder / name / "Relations.xlsx",
             ("Head", "Relation", "Tail"),
-            (one, "mated pair", other),
-            (one, "attack of", "Bite"),
-            (one, "attack of", "Slam"),
+            (name, "mated pair", mate),
+            (name, "attack of", "Bite"),
+            (name, "attack of", "Slam"),
         )
     return [folder / "Rathian", folder / "Rathalos"]
 
@@ -827,9 +830,9 @@ def test_what_is_called_as_its_folder_is_no_topic_unless_it_was(kb, tmp_path):
     kb.add(Unit("Zinogre", id="z", metadata={"topic": True}))
     kb.add(Unit("Zinogre", id="z>z", match=False))
     kb.graph.export(tmp_path / "books")
-    with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        assert other.graph.import_file(tmp_path / "books").quarantined == []
-        assert dump(other) == dump(kb)
+    with KnowledgeBase.open(tmp_path / "kb2", create=True) as copy:
+        assert copy.graph.import_file(tmp_path / "books").quarantined == []
+        assert dump(copy) == dump(kb)
 
 
 def test_a_folder_without_workbooks_is_refused(kb, tmp_path):
@@ -838,11 +841,11 @@ def test_a_folder_without_workbooks_is_refused(kb, tmp_path):
         kb.graph.import_file(tmp_path / "mmkg")
 
 
-# ---- out and in again --------------------------------------------------------------------------
+# ---- round trips -------------------------------------------------------------------------------
 
 
 def awkward(kb: KnowledgeBase, folder: Path) -> None:
-    """A graph with everything that a format may stumble over."""
+    """A graph with everything that is difficult for a format."""
     images = (picture(folder / "a.png", 1), picture(folder / "b.png", 2))
     formula = Unit(
         '=1+1 <b> & "quotes"',
@@ -874,29 +877,29 @@ def awkward(kb: KnowledgeBase, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "books"])
 def test_what_goes_out_comes_back_the_same(kb, tmp_path, name):
     awkward(kb, tmp_path / "shown")
-    given = kb.graph.export(tmp_path / "out" / name).to_dict()
-    assert given == {"entities": 5, "relations": 7, "images": 3, "left_out": []}
-    with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        report = other.graph.import_file(tmp_path / "out" / name)
+    exported = kb.graph.export(tmp_path / "out" / name).to_dict()
+    assert exported == {"entities": 5, "relations": 7, "images": 3, "left_out": []}
+    with KnowledgeBase.open(tmp_path / "kb2", create=True) as copy:
+        report = copy.graph.import_file(tmp_path / "out" / name)
         assert report.quarantined == []
-        assert dump(other) == dump(kb)
-        assert other.verify().problems == ()
-        other.graph.export(tmp_path / "again" / name)
-        files = [one for one in (tmp_path / "out").rglob("*") if one.is_file()]
+        assert dump(copy) == dump(kb)
+        assert copy.verify().problems == ()
+        copy.graph.export(tmp_path / "again" / name)
+        files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
         assert files
-        for one in files:
-            if one.suffix != ".xlsx":
-                twin = tmp_path / "again" / one.relative_to(tmp_path / "out")
-                assert twin.read_bytes() == one.read_bytes()
+        for file in files:
+            if file.suffix != ".xlsx":
+                twin = tmp_path / "again" / file.relative_to(tmp_path / "out")
+                assert twin.read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "books"])
 def test_the_published_layout_through_every_format(kb, monsters, tmp_path, name):
     kb.graph.import_file(monsters)
     kb.graph.export(tmp_path / name)
-    with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        assert other.graph.import_file(tmp_path / name).quarantined == []
-        assert dump(other) == dump(kb)
+    with KnowledgeBase.open(tmp_path / "kb2", create=True) as copy:
+        assert copy.graph.import_file(tmp_path / name).quarantined == []
+        assert dump(copy) == dump(kb)
 
 
 def test_an_export_is_whole_or_not_there(kb, tmp_path):
@@ -934,7 +937,7 @@ def test_pictures_that_are_lost_are_said_to_be(kb, tmp_path):
     kb.add(Unit("A", id="a", images=(picture(tmp_path / "a.png", 1),)))
     stored = Path(kb.show("a").to_dict()["images"][0])
     stored.unlink()
-    given = kb.graph.export(tmp_path / "g.jsonl").to_dict()
-    assert given["left_out"] == [
+    exported = kb.graph.export(tmp_path / "g.jsonl").to_dict()
+    assert exported["left_out"] == [
         {"item": stored.stem, "reason": f"{stored}: No such file or directory"}
     ]

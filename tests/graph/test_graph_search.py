@@ -1,4 +1,4 @@
-"""The graph searched through a knowledge base and from the shell, with and without a model."""
+"""Graph search from Python and from the shell, with and without a model."""
 
 from __future__ import annotations
 
@@ -45,56 +45,56 @@ def folder(tmp_path):
 
 
 def plays(request):
-    """A model in every role, told apart by what the reply must hold."""
-    wanted = set((request.schema or {}).get("properties", ()))
+    """A model in every role; the fields of the reply's schema identify the role."""
+    fields = set((request.schema or {}).get("properties", ()))
     text = request.messages[-1].text
-    if "topic" in wanted:
+    if "topic" in fields:
         return {"reason": "", "topic": "Rathian"}
-    if "useful" in wanted:
+    if "useful" in fields:
         return {"reason": "", "useful": ["Triple Rush" if "Tail Flip" in text else "Bite"]}
-    if "enough" in wanted:
-        caption = {"caption": ""} if "caption" in wanted else {}
+    if "enough" in fields:
+        caption = {"caption": ""} if "caption" in fields else {}
         return {"reason": "", "enough": "Bite" in text} | caption
     return "Bite"
 
 
 def test_without_a_model_the_embedded_agents_search(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search(POISONS).to_dict()
-        assert found["setting"] == "embedded"
-        assert found["found"]["topic"] == "Rathian"
-        assert FLIP in found["paths"]
+        result = kb.graph.search(POISONS).to_dict()
+        assert result["setting"] == "embedded"
+        assert result["found"]["topic"] == "Rathian"
+        assert FLIP in result["paths"]
         assert len(kb.graph.search(POISONS, most=1).to_dict()["paths"]) == 1
-        assert found["usage"]["calls"] == 0
-        agents = [entry["agent"] for entry in found["trace"]]
+        assert result["usage"]["calls"] == 0
+        agents = [entry["agent"] for entry in result["trace"]]
         assert agents[:2] == ["topic", "validation"]
-        told = kb.graph.search("Which attack continues it?", topic="Triple Rush").to_dict()
-        assert told["found"]["topic"] == "Triple Rush"
+        from_topic = kb.graph.search("Which attack continues it?", topic="Triple Rush").to_dict()
+        assert from_topic["found"]["topic"] == "Triple Rush"
 
 
 def test_a_picture_says_where_to_start(folder, tmp_path):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search(
+        result = kb.graph.search(
             "Which attack of this poisons?", images=[tmp_path / "rathian.png"]
         ).to_dict()
-    assert found["found"]["topic"] == "Rathian"
-    assert FLIP in found["paths"]
+    assert result["found"]["topic"] == "Rathian"
+    assert FLIP in result["paths"]
 
 
 def test_nothing_is_found_where_nothing_is_named(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search("Which attack follows?").to_dict()
-    assert (found["paths"], found["found"]["topic"]) == ([], None)
-    assert "no topic entity" in found["found"]["stopped"]
+        result = kb.graph.search("Which attack follows?").to_dict()
+    assert (result["paths"], result["found"]["topic"]) == ([], None)
+    assert "no topic entity" in result["found"]["stopped"]
 
 
 def test_a_model_plays_the_agents_and_answers(folder):
     mllm = ScriptedMLLM(plays)
     with KnowledgeBase.open(folder, read_only=True, mllm=mllm) as kb:
-        found = kb.graph.search(QUESTION).to_dict()
-        assert (found["setting"], found["answer"]) == ("unaided-online", "Bite")
-        assert found["paths"] == [BITE]
-        assert found["usage"]["calls"] == len(mllm.requests) > 4
+        result = kb.graph.search(QUESTION).to_dict()
+        assert (result["setting"], result["answer"]) == ("unaided-online", "Bite")
+        assert result["paths"] == [BITE]
+        assert result["usage"]["calls"] == len(mllm.requests) > 4
         before = len(mllm.requests)
         assert kb.graph.search(QUESTION, setting="embedded").to_dict()["answer"] == ""
         assert len(mllm.requests) == before
@@ -104,7 +104,7 @@ def test_a_model_plays_the_agents_and_answers(folder):
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "message"),
+    ("arguments", "error", "message"),
     [
         ({"question": " "}, BadInput, "the question is empty"),
         ({"question": QUESTION, "topic": "Nobody"}, NotFound, "Nobody"),
@@ -113,9 +113,9 @@ def test_a_model_plays_the_agents_and_answers(folder):
         ({"question": QUESTION, "images": ["no.png"]}, NotFound, r"no\.png"),
     ],
 )
-def test_what_cannot_be_searched(folder, asked, error, message):
+def test_what_cannot_be_searched(folder, arguments, error, message):
     with KnowledgeBase.open(folder, read_only=True) as kb, pytest.raises(error, match=message):
-        kb.graph.search(**asked)
+        kb.graph.search(**arguments)
 
 
 def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
@@ -126,8 +126,8 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
         assert kb.graph.caption().units_updated == 0
         assert len(mllm.requests) == 1
         kb.update("Rathian", texts=["Queen of the land."])
-        shown = kb.graph.show("Rathian").to_dict()
-        assert "A wyvern." in json.dumps(shown)
+        details = kb.graph.show("Rathian").to_dict()
+        assert "A wyvern." in json.dumps(details)
         (uri,) = [
             s["uri"]
             for s in kb.show("Rathian").to_dict()["sources"]
@@ -143,31 +143,31 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
 def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
     mllm = ScriptedMLLM(lambda _: "A wyvern.", model="m-1")
     with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm) as kb:
-        shown = (picture(tmp_path / "kirin.png", 3),)
-        kb.add(Unit("Kirin", id="Kirin", kind="monster", images=shown, metadata={"topic": True}))
+        images = (picture(tmp_path / "kirin.png", 3),)
+        kb.add(Unit("Kirin", id="Kirin", kind="monster", images=images, metadata={"topic": True}))
         kb.add(Unit("Bazelgeuse", id="Bazelgeuse", kind="monster", metadata={"topic": True}))
         assert kb.graph.caption().units_updated == 1
-        found = kb.graph.search("What is Kirin?", setting="embedded").to_dict()
-        assert found["paths"] == ["Kirin"]
+        result = kb.graph.search("What is Kirin?", setting="embedded").to_dict()
+        assert result["paths"] == ["Kirin"]
         assert "A wyvern." in json.dumps(kb.graph.show("Kirin").to_dict())
 
 
 def test_from_the_shell(ku, folder):
-    found = ku("graph", "search", POISONS, "--kb", folder)
-    assert found.code == 0
-    assert FLIP in found.out.splitlines()
-    assert "embedded agents" in found.err
-    found = ku("graph", "search", POISONS, "--json", "--kb", folder)
-    assert FLIP in json.loads(found.out)["paths"]
-    found = ku("graph", "caption", "--kb", folder)
-    assert found.code == 1
-    assert "there is no model" in found.err
+    run = ku("graph", "search", POISONS, "--kb", folder)
+    assert run.code == 0
+    assert FLIP in run.out.splitlines()
+    assert "embedded agents" in run.err
+    run = ku("graph", "search", POISONS, "--json", "--kb", folder)
+    assert FLIP in json.loads(run.out)["paths"]
+    run = ku("graph", "caption", "--kb", folder)
+    assert run.code == 1
+    assert "there is no model" in run.err
 
 
 def test_an_entity_is_drawn(ku, folder, tmp_path):
-    found = ku("graph", "show", "Rathian", "--svg", "rathian.svg", "--hops", "2", "--kb", folder)
-    assert found.code == 0
-    assert "rathian.svg" in found.err
+    run = ku("graph", "show", "Rathian", "--svg", "rathian.svg", "--hops", "2", "--kb", folder)
+    assert run.code == 0
+    assert "rathian.svg" in run.err
     drawn = (tmp_path / "rathian.svg").read_text(encoding="utf-8")
     assert drawn.startswith("<svg")
     assert all(name in drawn for name in ("Rathian", "Triple Rush", "Bite", "continues"))
@@ -182,14 +182,14 @@ def test_an_entity_is_drawn(ku, folder, tmp_path):
 
 def test_a_unit_whose_last_text_goes_stays_while_relations_start_there(tmp_path):
     bare = write_records(tmp_path / "a.jsonl", [{"entity": "Rathian"}, RUSH])
-    told = write_records(
+    described = write_records(
         tmp_path / "b.jsonl", [{"id": "Rathian", "name": "Rathian", "text": "Old."}]
     )
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.graph.import_file(bare)
-        kb.ingest(told)
+        kb.ingest(described)
         (uri,) = [s.uri for s in kb.show("Rathian").sources if "b.jsonl" in s.uri]
         assert kb.delete(uri).to_dict()["units"] == []
-        assert [one.relation for one in kb.show("Rathian").relations] == ["attack of"]
+        assert [relation.relation for relation in kb.show("Rathian").relations] == ["attack of"]
         kb.graph.delete(relation=("Rathian", "attack of", "Triple Rush"))
         assert kb.verify().problems == ()

@@ -1,4 +1,4 @@
-"""Keyframes: the right pictures of a video, upright and small, or one sentence on what is wrong."""
+"""Keyframes: selected pictures of a video, upright and small, or a message of one sentence."""
 
 import resource
 import struct
@@ -19,7 +19,7 @@ RED, BLUE = (255, 0, 0), (0, 0, 255)
 
 
 def shade(number):
-    """The grey of a frame, far enough from that of the frames around it."""
+    """The grey level of a frame, distinct from those of the frames around it."""
     return 20 + number % 20 * 10
 
 
@@ -28,14 +28,14 @@ def grey(number, size):
 
 
 def halves(number, size):
-    """Red on the left, blue on the right, whatever the number."""
+    """Red on the left and blue on the right, in every frame."""
     image = Image.new("RGB", size, RED)
     image.paste(BLUE, (size[0] // 2, 0, *size))
     return image
 
 
 def video(path, frames=60, *, size=(64, 48), codec="mpeg4", draw=grey, times=None, **options):
-    """A video of so many frames, 20 a second, or one at each of these times (in 1/20 s)."""
+    """Write a video with a number of frames, at 20 a second or at these times (in 1/20 s)."""
     turn, aspect = options.pop("turn", None), options.pop("aspect", None)
     with av.open(str(path), "w", options=options) as out:
         stream = out.add_stream(codec, rate=RATE)
@@ -54,17 +54,17 @@ def video(path, frames=60, *, size=(64, 48), codec="mpeg4", draw=grey, times=Non
     return path
 
 
-def seen(found):
-    """The number that the grey of each picture stands for, modulo 20."""
-    return [round((np.asarray(one).mean() - 20) / 10) for one in found[0].values()]
+def numbers(result):
+    """The frame number, modulo 20, that the grey level of each picture encodes."""
+    return [round((np.asarray(image).mean() - 20) / 10) for image in result[0].values()]
 
 
 def test_two_frames_a_second_are_taken(tmp_path):
-    found = keyframes(video(tmp_path / "a.mp4", 60))
-    assert list(found[0]) == [0, 10, 20, 30, 40, 50]
-    assert seen(found) == [0, 10, 0, 10, 0, 10]
-    assert found[1]
-    assert {(one.mode, one.size) for one in found[0].values()} == {("RGB", (64, 48))}
+    result = keyframes(video(tmp_path / "a.mp4", 60))
+    assert list(result[0]) == [0, 10, 20, 30, 40, 50]
+    assert numbers(result) == [0, 10, 0, 10, 0, 10]
+    assert result[1]
+    assert {(image.mode, image.size) for image in result[0].values()} == {("RGB", (64, 48))}
 
 
 @pytest.mark.parametrize(
@@ -78,27 +78,27 @@ def test_two_frames_a_second_are_taken(tmp_path):
 def test_a_long_video_gives_ten_evenly_spread_frames(tmp_path, name, codec):
     if codec not in av.codecs_available:
         pytest.skip(f"this PyAV has no {codec}")
-    found = keyframes(video(tmp_path / name, 400, codec=codec))
+    result = keyframes(video(tmp_path / name, 400, codec=codec))
     # 40 half seconds from 0 to 19.5, of which every 4.33rd is taken.
     halves_taken = [0, 4, 9, 13, 17, 22, 26, 30, 35, 39]
-    assert list(found[0]) == [10 * half for half in halves_taken]
-    assert seen(found) == [10 * half % 20 for half in halves_taken]
-    assert found[1]
+    assert list(result[0]) == [10 * half for half in halves_taken]
+    assert numbers(result) == [10 * half % 20 for half in halves_taken]
+    assert result[1]
 
 
 def test_frames_of_uneven_length_are_found_by_what_is_shown(tmp_path):
     path = video(tmp_path / "a.mp4", 5, times=[0, 2, 30, 31, 60])
     # Half seconds 0.5 and 1.0 show the same frame, which is taken once.
-    found = keyframes(path)
-    assert list(found[0]) == [0, 1, 2, 3, 4]
+    result = keyframes(path)
+    assert list(result[0]) == [0, 1, 2, 3, 4]
 
 
 def test_one_frame_is_a_video(tmp_path):
-    found = keyframes(video(tmp_path / "a.mp4", 1))
-    assert list(found[0]) == [0]
+    result = keyframes(video(tmp_path / "a.mp4", 1))
+    assert list(result[0]) == [0]
 
 
-# ---- size and turn -----------------------------------------------------------------------------
+# ---- size and rotation -------------------------------------------------------------------------
 
 
 def test_large_frames_are_scaled_and_small_ones_are_not(tmp_path):
@@ -118,7 +118,7 @@ def test_pixels_become_square(tmp_path):
 @pytest.mark.parametrize(
     ("turn", "size", "red", "blue"),
     [
-        ((90,), (48, 64), (24, 60), (24, 4)),  # against the clock: left goes down
+        ((90,), (48, 64), (24, 60), (24, 4)),  # counterclockwise: the left side moves down
         ((-90,), (48, 64), (24, 4), (24, 60)),
         ((180,), (64, 48), (60, 24), (4, 24)),
     ],
@@ -132,7 +132,7 @@ def test_a_turned_camera_gives_upright_pictures(tmp_path, turn, size, red, blue)
         assert pixels[y, x].max() > 200
 
 
-# ---- what is broken ----------------------------------------------------------------------------
+# ---- damaged videos ----------------------------------------------------------------------------
 
 
 def noisy(number, size):
@@ -157,10 +157,10 @@ def test_of_a_video_that_was_cut_off_the_rest_is_kept(tmp_path, name, codec):
     )  # fmt: skip
     whole = keyframes(path)
     assert (len(whole[0]), whole[1]) == (10, True)
-    found = keyframes(cut(path))
-    assert 2 <= len(found[0]) < 10
-    assert max(found[0]) < 90
-    assert not found[1]
+    result = keyframes(cut(path))
+    assert 2 <= len(result[0]) < 10
+    assert max(result[0]) < 90
+    assert not result[1]
 
 
 def test_a_damaged_part_is_passed_over_and_said(tmp_path):
@@ -169,15 +169,15 @@ def test_a_damaged_part_is_passed_over_and_said(tmp_path):
     starts = [at for at in range(len(data) - 2) if data[at : at + 2] == b"\xff\xd8"]
     assert len(starts) == 60
     for start, end in pairwise(starts[20:24]):
-        data[start : end - 8] = bytes(end - 8 - start)  # what stays is the header of a chunk
+        data[start : end - 8] = bytes(end - 8 - start)  # only the header of a chunk remains
     path.write_bytes(data)
-    found = keyframes(path)
-    assert list(found[0]) == [0, 10, 23, 30, 40, 50]
-    assert not found[1]
+    result = keyframes(path)
+    assert list(result[0]) == [0, 10, 23, 30, 40, 50]
+    assert not result[1]
 
 
 def test_a_video_without_its_table_or_its_frames_is_refused(tmp_path):
-    path = cut(video(tmp_path / "a.mp4", 60, draw=noisy))  # its table stands at the end
+    path = cut(video(tmp_path / "a.mp4", 60, draw=noisy))  # its table is at the end
     with pytest.raises(BadInput, match=r"a\.mp4 is not a video .* it is truncated or damaged"):
         keyframes(path)
     path = video(tmp_path / "b.mkv", 60, draw=noisy)
@@ -220,7 +220,7 @@ def test_paths_that_are_no_files(tmp_path):
 
 
 def patched(path, size, frame=0):
-    """A motion JPEG of 64 × 48 pixels that says from some frame on that it has this size."""
+    """A motion JPEG of 64 × 48 pixels that declares another size from some frame on."""
     video(path, 20, codec="mjpeg", draw=noisy)
     data = bytearray(path.read_bytes())
     if frame == 0:
@@ -242,8 +242,8 @@ def test_sizes_are_bounded_before_decoding(tmp_path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(BadInput, match="frames of 15,000 × 12,000 pixels: at most 64,000,000"):
         keyframes(first)
-    found = keyframes(later)
-    assert list(found[0]) == [0, 10]
+    result = keyframes(later)
+    assert list(result[0]) == [0, 10]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 

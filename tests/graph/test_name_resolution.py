@@ -1,4 +1,4 @@
-"""Which units a graph speaks of: whatever the order, and however files change."""
+"""Resolution of names to units: in any order of files, and after they change."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tests.conftest import write_records
 
 
 def ends(kb):
-    """(head, relation, tail) of everything, by ids; of what is but a name the name."""
+    """(head, relation, tail) of every relation, by ids; `~name` for a tail without a unit."""
     assert kb.verify().problems == ()
     return [
-        (unit.id, one["relation"], one["tail"]["id"] or f"~{one['tail']['name']}")
+        (unit.id, relation["relation"], relation["tail"]["id"] or f"~{relation['tail']['name']}")
         for unit in kb.list()
-        for one in kb.graph.show(unit.id).to_dict()["out"]
+        for relation in kb.graph.show(unit.id).to_dict()["out"]
     ]
 
 
 def names(kb, unit):
-    shown = kb.show(unit).to_dict()
-    return {shown["name"], *shown["aliases"]}
+    details = kb.show(unit).to_dict()
+    return {details["name"], *details["aliases"]}
 
 
 def test_an_entity_that_is_no_longer_said_to_be_a_unit_leaves_that_alone(kb, tmp_path):
@@ -35,14 +35,14 @@ def test_an_entity_that_is_no_longer_said_to_be_a_unit_leaves_that_alone(kb, tmp
     assert ends(kb) == [("Dog", "descends from", "Wolf")]
 
 
-@pytest.mark.parametrize("said", [{}, {"text": "It howls."}, {"kind": "animal"}])
-def test_an_entity_moves_to_the_unit_that_it_is_said_to_be_now(kb, tmp_path, said):
+@pytest.mark.parametrize("fields", [{}, {"text": "It howls."}, {"kind": "animal"}])
+def test_an_entity_moves_to_the_unit_that_it_is_said_to_be_now(kb, tmp_path, fields):
     for name in ("Wolf", "Dog"):
         kb.graph.add_entity(name)
     file = tmp_path / "a.jsonl"
     stated = {"head": "Lupo", "relation": "eats", "tail": "Hare"}
     for unit in ("Wolf", "Dog", "Wolf"):
-        lines = [{"entity": "Lupo", "unit": unit, **said}, stated]
+        lines = [{"entity": "Lupo", "unit": unit, **fields}, stated]
         kb.graph.import_file(write_records(file, lines))
         assert ends(kb) == [(unit, "eats", "~Hare")]
         other = "Dog" if unit == "Wolf" else "Wolf"
@@ -74,7 +74,7 @@ def test_an_entity_whose_only_picture_is_broken_is_kept(kb, tmp_path, content):
         {"head": "F", "relation": "r", "tail": "E"},
     ]
     report = kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
-    assert [one.item for one in report.quarantined] == [str(tmp_path / "a.png")]
+    assert [problem.item for problem in report.quarantined] == [str(tmp_path / "a.png")]
     assert ends(kb) == [("F", "r", "~E")]
     assert kb.graph.show("F").to_dict()["caption"] == "Big."
 
@@ -119,12 +119,14 @@ def test_what_others_state_of_an_entity_that_a_file_drops_waits_for_it(kb, tmp_p
     file = tmp_path / "a.jsonl"
     kb.graph.import_file(write_records(file, [{"entity": "Z", "kind": "monster"}]))
     kb.graph.add_relation("Q", "fears", "Z")
-    other = write_records(tmp_path / "b.jsonl", [{"head": "B", "relation": "fears", "tail": "Z"}])
-    kb.graph.import_file(other)
+    other_file = write_records(
+        tmp_path / "b.jsonl", [{"head": "B", "relation": "fears", "tail": "Z"}]
+    )
+    kb.graph.import_file(other_file)
     for name, end in (("W", "~Z"), ("Z", "Z"), ("W", "~Z")):
         kb.graph.import_file(write_records(file, [{"entity": name, "kind": "monster"}]))
         assert ends(kb) == [("B", "fears", end), ("Q", "fears", end)]
-    kb.graph.import_file(other)
+    kb.graph.import_file(other_file)
     assert ends(kb) == [("B", "fears", "~Z"), ("Q", "fears", "~Z")]
     assert kb.delete(["W"]).to_dict()["units"] == ["W"]
 
@@ -153,9 +155,11 @@ def test_a_name_that_one_unit_gives_up_and_another_takes_in_the_same_file(kb, tm
 
 def test_a_renamed_entity_keeps_relations_of_other_files(kb, tmp_path):
     file = write_records(tmp_path / "a.jsonl", [{"entity": "Wolf", "id": "w", "kind": "animal"}])
-    other = [{"head": "Dog", "relation": "descends from", "tail": "Wolf", "tail_kind": "animal"}]
+    relations = [
+        {"head": "Dog", "relation": "descends from", "tail": "Wolf", "tail_kind": "animal"}
+    ]
     kb.graph.import_file(file)
-    kb.graph.import_file(write_records(tmp_path / "b.jsonl", other))
+    kb.graph.import_file(write_records(tmp_path / "b.jsonl", relations))
     assert ends(kb) == [("Dog", "descends from", "w")]
     kb.graph.import_file(write_records(file, [{"entity": "Grey Wolf", "id": "w"}]))
     assert ends(kb) == [("Dog", "descends from", "w")]

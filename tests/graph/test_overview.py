@@ -1,4 +1,4 @@
-"""Overviews of whole graphs: which entities they select, and what their drawings show."""
+"""Overviews of whole graphs: the selected entities and the drawings."""
 
 from itertools import combinations
 from xml.etree import ElementTree
@@ -12,7 +12,7 @@ from tests.graph.test_drawing import SVG, dense
 
 @pytest.fixture
 def harbour(kb):
-    """Three piers of a harbour, and an island that no relation joins to them."""
+    """Three piers of a harbour, and an island without a relation to them."""
     kb.add(Unit("Harbour", relations=tuple(Relation("has", f"Pier {n}") for n in range(3))))
     kb.add(Unit("Pier 0", relations=(Relation("beside", "Pier 1"),)))
     kb.add(Unit("Island", relations=(Relation("has", "Lighthouse"),)))
@@ -67,7 +67,7 @@ def test_names_do_not_overlap_and_more_have_space_when_enlarged(kb):
     for unit in dense():
         kb.add(unit)
     view = kb.graph.overview()
-    shown = []
+    counts = []
     for zoom in (1, 4):
         drawing = view.draw(zoom=zoom)
         names = [text for text in elements(drawing, "text") if text.get("paint-order")]
@@ -76,8 +76,8 @@ def test_names_do_not_overlap_and_more_have_space_when_enlarged(kb):
             abs(y - v) < 8 and x < u + b and u < x + a
             for (x, y, a), (u, v, b) in combinations(boxes, 2)
         )
-        shown.append(len(names))
-    assert shown[0] < shown[1] <= len(view.entities)
+        counts.append(len(names))
+    assert counts[0] < counts[1] <= len(view.entities)
 
 
 @pytest.mark.parametrize("relations", [(), (Relation("is", "Harbour"),)])

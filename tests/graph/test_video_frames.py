@@ -30,14 +30,14 @@ def test_frames_of_a_video_are_pictures_of_the_entity(tmp_path, graph, images):
     with KnowledgeBase.open(tmp_path / "kb", create=True, images=images) as kb:
         report = kb.graph.import_file(graph)
         assert (report.images_added, report.quarantined) == (6, [])
-        shown = kb.graph.show("Triple Rush").to_dict()
-        assert len(shown["images"]) == 6
-        assert shown["videos"] == [str(tmp_path / "data" / "rush.mp4")]
+        details = kb.graph.show("Triple Rush").to_dict()
+        assert len(details["images"]) == 6
+        assert details["videos"] == [str(tmp_path / "data" / "rush.mp4")]
         again = kb.graph.import_file(graph)
         assert (again.units_unchanged, again.images_added) == (1, 0)
         assert kb.verify().problems == ()
-        found = kb.search(image=shown["images"][0]).to_dict()
-        assert found["units"][0]["name"] == "Triple Rush"
+        result = kb.search(image=details["images"][0]).to_dict()
+        assert result["units"][0]["name"] == "Triple Rush"
 
 
 def test_a_video_that_is_none_is_said_and_the_entity_kept(tmp_path, graph):
