@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def keys_of(request):
-    """What the reply to a request must have."""
+    """The properties of the reply to a request."""
     return ", ".join((request.schema or {}).get("properties", ())) or "text"
 
 
 def requests_of(mllm):
-    """The requests of a scripted model; those of one prompt, sent at the same time, by texts."""
+    """The requests of a scripted model; concurrent requests of one prompt are sorted by text."""
     for _, together in groupby(mllm.requests, lambda r: r.messages[-1].text[:30]):
         yield from sorted(together, key=lambda request: request.messages[-1].text)
 
 
 def transcript(mllm):
-    """All requests of a scripted model, as a text that a person can read."""
+    """All requests of a scripted model, as readable text."""
     lines = []
     for number, request in enumerate(requests_of(mllm), 1):
         lines.append(f"## Request {number}, answered with {keys_of(request)}")

@@ -1,4 +1,4 @@
-"""The published method from end to end, and equations 1 to 8, read a second time."""
+"""The published method end to end, and an independent check of equations 1 to 8."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_both_decisions_read_the_queries_that_the_equations_give(games, astro_bo
         with open_with(games, mllm) as kb:
             kb.query(astro_bot, QUESTION, strict="cogplanner", plan=modelling)
         queries = [QUESTION, "Astro Bot"]  # Q_0 and Q_1
-        asked = [r for r in mllm.requests if "clear" in keys_of(r)]
+        reformulations = [r for r in mllm.requests if "clear" in keys_of(r)]
         chosen = [r for r in mllm.requests if "action" in keys_of(r)]
         for n, query in enumerate(queries):
-            assert f'{{"query": "{query}"}}' in asked[n].messages[0].text
-            read = query if modelling == "parallel" else ROUNDS[n][0][0]
-            assert f'{{"query": "{read}"}}' in chosen[n].messages[0].text
+            assert f'{{"query": "{query}"}}' in reformulations[n].messages[0].text
+            expected = query if modelling == "parallel" else ROUNDS[n][0][0]
+            assert f'{{"query": "{expected}"}}' in chosen[n].messages[0].text
 
 
 def test_the_answer_is_given_the_question_the_last_queries_and_all_evidence(games, astro_bot):
@@ -92,10 +92,10 @@ def test_its_plan_has_the_published_actions_alone(games, astro_bot, ku):
         with pytest.raises(BadInput, match="makes no plan"):
             kb.plan(astro_bot, QUESTION, strict="kurag")
         drawn = Plan(QUESTION, (Round((QUESTION,), "graph"),))
-        for other in (PlanSettings(actions=("text", "graph")), drawn):
+        for refused in (PlanSettings(actions=("text", "graph")), drawn):
             for ask in (kb.plan, kb.query):
                 with pytest.raises(BadInput, match="text, image, none: leave out 'graph'"):
-                    ask(astro_bot, QUESTION, plan=other, strict="cogplanner")
+                    ask(astro_bot, QUESTION, plan=refused, strict="cogplanner")
     assert (plan.planner, plan.settings.actions) == ("mllm", ("text", "image", "none"))
     run = ku("query", "-", QUESTION, "--plan-only", "--strict", "cogplanner", "--kb", games.path)
     assert (run.code, "name one with --mllm" in run.err) == (1, True)

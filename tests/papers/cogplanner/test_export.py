@@ -1,4 +1,4 @@
-"""Fine-tuning records of plans: equal prompts, what is left out, and a model that learns them."""
+"""Fine-tuning records of plans: equal prompts, omitted plans, and a model that learns them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def model():
     """A model that plays the rounds."""
 
     def reply(request):
-        asked = request.schema["properties"]
+        fields = request.schema["properties"]
         queries, choice = ROUNDS[request.messages[-1].text.count('{"round": ')]
-        if "queries" in asked:
+        if "queries" in fields:
             return {"reason": "Not named.", "queries": queries, "clear": False}
         return {"reason": "Not known.", **choice}
 
@@ -36,7 +36,7 @@ def model():
 
 @pytest.fixture(params=["parallel", "sequential"])
 def planned(games, astro_bot, request):
-    """The document of a plan of three rounds, and the requests that made it."""
+    """The document of a plan of three rounds, and the requests that led to it."""
     mllm = model()
     with KnowledgeBase.open(games.path, read_only=True, mllm=mllm) as kb:
         plan = kb.plan(astro_bot, QUESTION, request.param)
@@ -51,19 +51,20 @@ def write(file, document):
 def test_each_decision_is_a_record_with_the_prompt_that_was_sent(planned, astro_bot, tmp_path):
     document, requests = planned
     file = write(tmp_path / "plan.json", {**document, "accepted": True})
-    done = export_plans([file], tmp_path / "records.json", {})
-    assert (done.plans, done.records, done.left_out) == (1, 6, ())
+    report = export_plans([file], tmp_path / "records.json", {})
+    assert (report.plans, report.records, report.left_out) == (1, 6, ())
     records = json.loads((tmp_path / "records.json").read_text("utf-8"))
-    sent = ["<image>" * len(m.pictures) + m.text for m in (one.messages[-1] for one in requests)]
-    assert sorted(one["messages"][0]["content"] for one in records) == sorted(sent)
-    replies = [json.loads(one["messages"][1]["content"]) for one in records]
+    messages = [request.messages[-1] for request in requests]
+    sent = ["<image>" * len(message.pictures) + message.text for message in messages]
+    assert sorted(record["messages"][0]["content"] for record in records) == sorted(sent)
+    replies = [json.loads(record["messages"][1]["content"]) for record in records]
     assert replies[0] == {"reason": "Not named.", "queries": ROUNDS[0][0], "clear": False}
     assert replies[1] == {"reason": "Not known.", "action": "region", "region": [0, 0, 50, 100]}
     assert replies[5] == {"reason": "Not known.", "action": "none"}
-    for one in records:
-        assert [turn["role"] for turn in one["messages"]] == ["user", "assistant"]
-        assert one["images"][0] == str(astro_bot.resolve())
-        assert one["messages"][0]["content"].count("<image>") == len(one["images"])
+    for record in records:
+        assert [turn["role"] for turn in record["messages"]] == ["user", "assistant"]
+        assert record["images"][0] == str(astro_bot.resolve())
+        assert record["messages"][0]["content"].count("<image>") == len(record["images"])
     # The second round sees the pictures of the units that the first one found.
     assert len(records[2]["images"]) > 1
     assert all(load_picture(Path(file)).size for file in records[2]["images"])
@@ -101,9 +102,9 @@ def test_what_is_not_accepted_or_broken_is_left_out_and_listed(games, astro_bot,
         tmp_path / "cut.json",
     ]
     files[-1].write_text('{"question": ', encoding="utf-8")
-    done = export_plans(files, tmp_path / "records.json", {})
-    assert (done.plans, done.records) == (1, 2 * len(plan["rounds"]))
-    reasons = {one.item.rpartition("/")[2]: one.reason for one in done.left_out}
+    report = export_plans(files, tmp_path / "records.json", {})
+    assert (report.plans, report.records) == (1, 2 * len(plan["rounds"]))
+    reasons = {problem.item.rpartition("/")[2]: problem.reason for problem in report.left_out}
     assert [*reasons] == [f"{file.name}:1" for file in files[1:]]
     assert "accepted" in reasons["open.json:1"]
     assert "accepted" in reasons["refused.json:1"]
@@ -118,16 +119,18 @@ def test_what_is_not_accepted_or_broken_is_left_out_and_listed(games, astro_bot,
 
 
 def test_records_of_a_run_are_accepted_by_their_scores(games, tmp_path):
-    asked = [
+    questions = [
         {"id": "a", "question": "How many copies did Astro Bot sell?", "answers": ["none"]},
         {"id": "b", "question": "Where is Altoona?", "units": ["Altoona"]},
     ]
     file = tmp_path / "q.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
+    file.write_text(
+        "".join(json.dumps(question) + "\n" for question in questions), encoding="utf-8"
+    )
     evaluate(games, file, method="plan", out=tmp_path / "run")
-    done = export_plans([tmp_path / "run"], tmp_path / "records.json", {"recall@5": 1.0})
-    assert done.plans == 1
-    assert [one.item.rpartition(":")[2] for one in done.left_out] == ["1"]
+    report = export_plans([tmp_path / "run"], tmp_path / "records.json", {"recall@5": 1.0})
+    assert report.plans == 1
+    assert [problem.item.rpartition(":")[2] for problem in report.left_out] == ["1"]
     with pytest.raises(BadInput, match="no plan is accepted"):
         export_plans([tmp_path / "run"], tmp_path / "records.json", {})
 
@@ -166,7 +169,7 @@ def test_a_model_learns_the_records(games, astro_bot, tmp_path):
         prompt = parts[0] + [token for part in parts[1:] for token in [place] * patches + part]
         reply = [*assistant.encode()]
         pictures = [load_picture(Path(file)).resize((32, 32)) for file in record["images"]]
-        pixels = [torch.tensor(list(one.tobytes())).view(32, 32, 3) / 255 for one in pictures]
+        pixels = [torch.tensor(list(image.tobytes())).view(32, 32, 3) / 255 for image in pictures]
         labels = [-100] * len(prompt) + reply
         return net(
             input_ids=torch.tensor([prompt + reply]),
@@ -180,10 +183,10 @@ def test_a_model_learns_the_records(games, astro_bot, tmp_path):
         losses.append([])
         for record in records:
             optimizer.zero_grad()
-            found = loss(record)
-            found.backward()
+            value = loss(record)
+            value.backward()
             optimizer.step()
-            losses[-1].append(found.item())
+            losses[-1].append(value.item())
     assert max(losses[-1]) < 0.75 * min(losses[0])
 
 

@@ -19,17 +19,19 @@ PAGE = (Path(__file__).parents[3] / "docs" / "planning.md").read_text(encoding="
 
 @pytest.mark.parametrize("kind", [Plan, PlanSettings, Round, PlannedSearch, Hit])
 def test_every_field_of_the_document_is_described(kind):
-    assert [one.name for one in fields(kind) if f"`{one.name}`" not in PAGE] == []
+    assert [field.name for field in fields(kind) if f"`{field.name}`" not in PAGE] == []
 
 
 def test_every_action_is_described():
-    assert [one for one in ACTIONS if f"| `{one}` |" not in PAGE] == []
+    assert [action for action in ACTIONS if f"| `{action}` |" not in PAGE] == []
 
 
 def test_the_plan_of_the_page_can_be_carried_out(games, luigi):
-    [written] = [one for one in re.findall(r"```json\n(.*?)```", PAGE, re.S) if "rounds" in one]
+    [written] = [
+        block for block in re.findall(r"```json\n(.*?)```", PAGE, re.S) if "rounds" in block
+    ]
     plan = Plan.from_dict(json.loads(written))
-    assert [one.action for one in games.plan(luigi, plan.question, plan).rounds] == [
+    assert [round_.action for round_ in games.plan(luigi, plan.question, plan).rounds] == [
         "image",
         "text",
     ]
@@ -69,4 +71,4 @@ def test_the_searcher_of_the_page_searches(games, monkeypatch):
         "",
         [f"searcher:web:https://one.example/{n}" for n in range(2)],
     )
-    assert [one.text for one in answer.chunks] == ["Visby.", "Visby."]
+    assert [chunk.text for chunk in answer.chunks] == ["Visby.", "Visby."]

@@ -22,8 +22,8 @@ SUB_QUERIES = ["How many copies did Astro Bot sell?", "How many copies did Black
 def lines_of(request):
     """The lines of data in a request, without the first and last one."""
     text = request.messages[-1].text
-    found = [line for line in text.splitlines() if line.startswith("{")]
-    return [json.loads(line) for line in found]
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in lines]
 
 
 def round_of(request):
@@ -34,13 +34,13 @@ def planner(*rounds, answer="18.5 million"):
     """A model that plays rounds of (queries, clear, action), and then answers."""
 
     def reply(request):
-        asked = request.schema["properties"] if request.schema else {}
-        if "queries" in asked or "action" in asked:
+        fields = request.schema["properties"] if request.schema else {}
+        if "queries" in fields or "action" in fields:
             queries, clear, action = rounds[min(round_of(request), len(rounds) - 1)]
-            if "queries" in asked:
+            if "queries" in fields:
                 return {"reason": "Needed.", "queries": queries, "clear": clear}
             return {"reason": "Missing.", "action": action}
-        if asked:
+        if fields:
             return {"reason": "", "citations": ["E1"], "changed": True, "answer": answer}
         return "A draft"
 
@@ -52,7 +52,7 @@ def open_with(games, mllm):
 
 
 def steps(plan):
-    return [(one.action, *one.queries) for one in plan.rounds]
+    return [(round_.action, *round_.queries) for round_ in plan.rounds]
 
 
 @MODELLINGS
@@ -70,20 +70,24 @@ def test_figure_1_refines_by_picture_then_decomposes_into_two_text_searches(
         ("image", refined), ("text", *SUB_QUERIES), ("none", *SUB_QUERIES)
     ]  # fmt: skip
     assert plan.stopped == "the planner chose no further search"
-    assert [one.query for one in plan.rounds[1].searches] == SUB_QUERIES
+    assert [search.query for search in plan.rounds[1].searches] == SUB_QUERIES
     first, second = (search.hits[0].text for search in plan.rounds[1].searches)
     assert "1.5 million" in first
     assert "20 million" in second
-    assert {"Astro Bot", "Black Myth Wukong"} <= {one.origin for one in answer.chunks}
+    assert {"Astro Bot", "Black Myth Wukong"} <= {chunk.origin for chunk in answer.chunks}
     assert answer.answer == "18.5 million"
     assert answer.region is not None
     last = mllm.requests[-1].messages[-1].text
     assert QUESTION in last
     assert all(query in last for query in SUB_QUERIES)
     # The action is chosen for the reformulated queries, or beside the reformulation (eq. 7, 8).
-    chosen = [one for one in mllm.requests if one.schema and "action" in one.schema["properties"]]
-    asked = [line["query"] for line in lines_of(chosen[0]) if "query" in line]
-    assert asked == ([refined] if modelling == "sequential" else [QUESTION])
+    chosen = [
+        request
+        for request in mllm.requests
+        if request.schema and "action" in request.schema["properties"]
+    ]
+    queries = [line["query"] for line in lines_of(chosen[0]) if "query" in line]
+    assert queries == ([refined] if modelling == "sequential" else [QUESTION])
 
 
 @MODELLINGS
@@ -96,14 +100,14 @@ def test_figure_2_takes_three_rounds(games, luigi, modelling):
     )
     with open_with(games, mllm) as kb:
         answer = kb.query(luigi, "In which state was he arrested?", plan=modelling)
-    assert [one.action for one in answer.plan.rounds] == ["image", "text", "text"]
+    assert [round_.action for round_ in answer.plan.rounds] == ["image", "text", "text"]
     assert answer.plan.stopped == "the limit rounds=3"
-    assert "Altoona is a city in Pennsylvania." in [one.text for one in answer.chunks]
-    assert len({one.chunk for one in answer.chunks}) == len(answer.chunks)
+    assert "Altoona is a city in Pennsylvania." in [chunk.text for chunk in answer.chunks]
+    assert len({chunk.chunk for chunk in answer.chunks}) == len(answer.chunks)
     # Each decision sees the evidence of the round before, D (eq. 7).
-    third = [one for one in mllm.requests if round_of(one) == 2 and one.schema]
-    shown = [line["text"] for line in lines_of(third[0]) if "text" in line]
-    assert any("arrested in Altoona" in text for text in shown)
+    third = [request for request in mllm.requests if round_of(request) == 2 and request.schema]
+    texts = [line["text"] for line in lines_of(third[0]) if "text" in line]
+    assert any("arrested in Altoona" in text for text in texts)
 
 
 @MODELLINGS
@@ -111,15 +115,15 @@ def test_a_document_round_trips_and_runs_again(games, astro_bot, modelling):
     mllm = planner(([SUB_QUERIES[0]], False, "image"), (SUB_QUERIES, True, "text"))
     with open_with(games, mllm) as kb:
         plan = kb.plan(astro_bot, QUESTION, modelling)
-        made = json.loads(json.dumps(plan.to_dict()))
-        assert Plan.from_dict(made) == plan
+        document = json.loads(json.dumps(plan.to_dict()))
+        assert Plan.from_dict(document) == plan
         calls = len(mllm.requests)
         again = kb.plan(astro_bot, QUESTION, plan)
         assert len(mllm.requests) == calls
     assert steps(again) == steps(plan)
     assert again.planner == "document"
-    hits = [[search.hits for search in one.searches] for one in plan.rounds]
-    assert [[search.hits for search in one.searches] for one in again.rounds] == hits
+    hits = [[search.hits for search in round_.searches] for round_ in plan.rounds]
+    assert [[search.hits for search in round_.searches] for round_ in again.rounds] == hits
 
 
 def test_a_document_carries_out_every_round(games):
@@ -130,9 +134,9 @@ def test_a_document_carries_out_every_round(games):
         {"queries": ["Altoona"], "action": "text"},
     ]
     plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
-    done = games.plan(None, QUESTION, plan).rounds
-    assert [one.action for one in done] == ["none", "text", "none", "text"]
-    assert done[2].notes == ("this was searched before",)
+    results = games.plan(None, QUESTION, plan).rounds
+    assert [round_.action for round_ in results] == ["none", "text", "none", "text"]
+    assert results[2].notes == ("this was searched before",)
     assert games.plan(None, QUESTION, plan).stopped == "the document has no further round"
 
 
@@ -154,19 +158,19 @@ def test_the_last_query_is_answered_if_it_asks_for_the_same(games):
     plan = Plan.from_dict({"question": question, "rounds": rounds})
     answer = games.query(None, question, plan=plan)
     assert answer.answer == "1.5 million"
-    assert {*answer.citations} <= {one.label for one in (*answer.chunks, *answer.paths)}
-    other = replace(plan, question="Who directed the game of 2024?")
-    assert games.query(None, other.question, plan=other).answer == ""
+    assert {*answer.citations} <= {item.label for item in (*answer.chunks, *answer.paths)}
+    second = replace(plan, question="Who directed the game of 2024?")
+    assert games.query(None, second.question, plan=second).answer == ""
 
 
 def test_recorded_replies_replay_exactly(games, astro_bot, tmp_path):
     script = planner(([SUB_QUERIES[0]], False, "image"), (SUB_QUERIES, True, "text"))
-    found = []
+    results = []
     for model in (script, None):
         with open_with(games, RecordedMLLM(tmp_path / "replies.jsonl", model)) as kb:
             answer = kb.query(astro_bot, QUESTION, plan="parallel")
-            found.append((steps(answer.plan), answer.plan.usage, answer.answer, answer.chunks))
-    assert found[0] == found[1]
+            results.append((steps(answer.plan), answer.plan.usage, answer.answer, answer.chunks))
+    assert results[0] == results[1]
 
 
 # ---- limits ------------------------------------------------------------------------------------
@@ -236,8 +240,8 @@ def test_without_a_picture_that_was_found_the_embedded_planner_decides(tmp_path)
     hit = Hit("chunk:1", "Mill", "A mill.", str(tmp_path / "lost.png"))
     rounds = (Round((QUESTION,), "image", searches=(PlannedSearch(QUESTION, (hit,)),)),)
     state = PlanState(QUESTION, (QUESTION,), None, rounds)
-    asked = MLLMPlanner(ScriptedMLLM(()), PlanSettings())
-    for decision in asked.decide(state):
+    model_planner = MLLMPlanner(ScriptedMLLM(()), PlanSettings())
+    for decision in model_planner.decide(state):
         assert decision.note.startswith("decided by the embedded planner")
         assert "lost.png" in decision.note
 
@@ -249,18 +253,18 @@ def test_a_reply_without_queries_keeps_the_query(games):
 
 def test_a_search_by_picture_without_one_searches_texts(games):
     document = {"question": QUESTION, "rounds": [{"queries": [QUESTION], "action": "image"}]}
-    (one,) = games.plan(None, QUESTION, Plan.from_dict(document)).rounds
-    assert one.action == "text"
-    assert "there is no picture" in one.notes[0]
+    (round_,) = games.plan(None, QUESTION, Plan.from_dict(document)).rounds
+    assert round_.action == "text"
+    assert "there is no picture" in round_.notes[0]
 
 
 @pytest.mark.parametrize("region", [[50, 0, 50, 20], [90, 90, 200, 300]])
 def test_an_empty_region_searches_the_whole_picture(games, astro_bot, region):
     rounds = [{"queries": [QUESTION], "action": "region", "region": region}]
     plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
-    (one,) = games.plan(astro_bot, QUESTION, plan).rounds
-    assert one.action == "image"
-    assert "the region is empty" in one.notes[0]
+    (round_,) = games.plan(astro_bot, QUESTION, plan).rounds
+    assert round_.action == "image"
+    assert "the region is empty" in round_.notes[0]
 
 
 def test_a_region_is_in_pixels_of_a_large_picture(games, astro_bot, tmp_path):
@@ -269,8 +273,8 @@ def test_a_region_is_in_pixels_of_a_large_picture(games, astro_bot, tmp_path):
     region = [0, 0, 3200, 1000]
     rounds = [{"queries": [QUESTION], "action": "region", "region": region}]
     plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
-    (one,) = games.plan(tmp_path / "large.png", QUESTION, plan).rounds
-    assert list(one.region) == region
+    (round_,) = games.plan(tmp_path / "large.png", QUESTION, plan).rounds
+    assert list(round_.region) == region
     answer = games.query(tmp_path / "large.png", QUESTION, plan=plan)
     x0, y0, x1, y1 = answer.region.box
     assert 0 <= x0 < 1600 < x1 <= 3200
@@ -290,10 +294,10 @@ def test_the_other_actions(games, astro_bot):
         for action in actions
     ]
     plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
-    done = games.plan(astro_bot, QUESTION, plan).rounds
-    assert [one.action for one in done] == actions
-    assert "needs a model" in done[2].notes[0]
-    assert done[3].searches[0].units[0] == "Astro Bot"
+    results = games.plan(astro_bot, QUESTION, plan).rounds
+    assert [round_.action for round_ in results] == actions
+    assert "needs a model" in results[2].notes[0]
+    assert results[3].searches[0].units[0] == "Astro Bot"
 
 
 def test_relevance_drops_what_the_model_calls_irrelevant(games):
@@ -308,8 +312,8 @@ def test_relevance_drops_what_the_model_calls_irrelevant(games):
 
     with open_with(games, ScriptedMLLM(reply)) as kb:
         answer = kb.query(None, QUESTION, plan="sequential", kcc=False)
-    assert [one.action for one in answer.plan.rounds] == ["text", "relevance", "none"]
-    assert [one.origin for one in answer.chunks] == ["Black Myth Wukong"]
+    assert [round_.action for round_ in answer.plan.rounds] == ["text", "relevance", "none"]
+    assert [chunk.origin for chunk in answer.chunks] == ["Black Myth Wukong"]
 
 
 # ---- searchers ---------------------------------------------------------------------------------
@@ -333,7 +337,7 @@ def ask_web(games, action, **limits):
 def test_results_of_a_searcher_are_evidence(games):
     page = SearcherResult("page:1", "A page", "Astro Bot sold 2 million copies.")
     answer = ask_web(games, lambda: [page, page])
-    assert [(one.source, one.text) for one in answer.chunks] == [("page:1", page.text)]
+    assert [(chunk.source, chunk.text) for chunk in answer.chunks] == [("page:1", page.text)]
     assert answer.plan.rounds[0].searches[0].hits[0].title == "A page"
 
 
@@ -352,7 +356,7 @@ def test_a_searcher_cannot_replace_evidence_of_the_base(games):
     with open_with(games, planner(*rounds)) as kb:
         web = {"web": Web(lambda: [page])}
         answer = kb.query(None, QUESTION, plan="sequential", searchers=web)
-    assert {page.text, text.text} <= {one.text for one in answer.chunks}
+    assert {page.text, text.text} <= {chunk.text for chunk in answer.chunks}
     assert len(answer.plan.rounds[0].searches[0].hits[0].title) == 300
 
 
@@ -378,9 +382,9 @@ def test_a_searcher_that_was_not_given(games):
 
 def test_an_action_is_compared_whole(games):
     plan = Plan(QUESTION, (Round((QUESTION,), "xsearcher:web"),))
-    done = games.plan(None, QUESTION, plan, searchers={"web": Web(list)})
-    assert (done.rounds[0].action, done.rounds[0].searches) == ("none", ())
-    assert done.stopped == "the planner asked for the unknown action 'xsearcher:web'"
+    result = games.plan(None, QUESTION, plan, searchers={"web": Web(list)})
+    assert (result.rounds[0].action, result.rounds[0].searches) == ("none", ())
+    assert result.stopped == "the planner asked for the unknown action 'xsearcher:web'"
 
 
 # ---- documents ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The planner without a model: what it asks, where it searches, and when it keeps a query."""
+"""The planner without a model: reformulation of queries and choice of actions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def choose(before: PlanState) -> Choice:
 
 
 @pytest.mark.parametrize(
-    ("question", "named"),
+    ("question", "expected"),
     [
         ("How old is this building?", "How old is Ada?"),
         ("When did this old dynasty end?", "When did Ada end?"),
@@ -60,8 +60,8 @@ def choose(before: PlanState) -> Choice:
         ("In what year did Rome leave the league?", "In what year did Rome leave Ada?"),
     ],
 )
-def test_the_first_reference_becomes_the_name(question: str, named: str) -> None:
-    assert with_name(question, "Ada") == named
+def test_the_first_reference_becomes_the_name(question: str, expected: str) -> None:
+    assert with_name(question, "Ada") == expected
 
 
 @pytest.mark.parametrize(
@@ -85,107 +85,107 @@ def test_a_picture_is_identified_then_asked_about_by_name() -> None:
     first = reformulate(state(QUESTION))
     assert (first.queries, first.clear) == ((QUESTION,), False)
     assert choose(state(QUESTION)).action == "image"
-    seen = (searched(QUESTION, ("Fire Tower", "A tower for fires."), action="image"),)
-    second = reformulate(state(QUESTION, rounds=seen, units=(TOWER,)))
+    rounds = (searched(QUESTION, ("Fire Tower", "A tower for fires."), action="image"),)
+    second = reformulate(state(QUESTION, rounds=rounds, units=(TOWER,)))
     assert second.queries == ("How tall is Fire Tower?",)
     assert (second.clear, second.why) == (True, "The picture shows Fire Tower.")
-    choice = choose(state(*second.queries, rounds=seen, units=(TOWER,)))
+    choice = choose(state(*second.queries, rounds=rounds, units=(TOWER,)))
     assert (choice.action, choice.why) == ("text", "The evidence lacks: tall.")
 
 
 def test_evidence_with_all_words_is_sufficient() -> None:
-    seen = (searched(QUESTION, ("Fire Tower", "It is 40 m high."), action="image"),)
-    choice = choose(state(QUESTION, rounds=seen, units=(TOWER,)))
+    rounds = (searched(QUESTION, ("Fire Tower", "It is 40 m high."), action="image"),)
+    choice = choose(state(QUESTION, rounds=rounds, units=(TOWER,)))
     assert (choice.action, choice.why) == ("none", "The evidence covers all words of the query.")
 
 
 def test_a_thing_that_is_not_sure_is_neither_named_nor_searched() -> None:
-    seen = (searched(QUESTION, ("Fire Tower", "A building."), action="image"),)
-    unsure = state(QUESTION, rounds=seen, units=(TOWER,), sure=False)
+    rounds = (searched(QUESTION, ("Fire Tower", "A building."), action="image"),)
+    unsure = state(QUESTION, rounds=rounds, units=(TOWER,), sure=False)
     assert reformulate(unsure).queries == (QUESTION,)
     assert choose(unsure).action == "none"
 
 
 def test_what_the_picture_shows_is_not_the_thing_that_is_named() -> None:
-    asked = "Is this tower taller than the Mill?"
-    seen = (searched(asked, ("Mill", "A building."), action="image"),)
+    question = "Is this tower taller than the Mill?"
+    rounds = (searched(question, ("Mill", "A building."), action="image"),)
     mill = Match("u2", "Mill", 1.0, 1.0, named="mill")
-    made = reformulate(state(asked, rounds=seen, units=(mill,)))
-    assert (made.queries, made.clear) == ((asked,), False)
-    asked = "Did the Mill lose its roof?"
-    made = reformulate(state(asked, rounds=seen, units=(mill,)))
-    assert (made.queries, made.clear) == ((asked,), True)
+    reformulation = reformulate(state(question, rounds=rounds, units=(mill,)))
+    assert (reformulation.queries, reformulation.clear) == ((question,), False)
+    question = "Did the Mill lose its roof?"
+    reformulation = reformulate(state(question, rounds=rounds, units=(mill,)))
+    assert (reformulation.queries, reformulation.clear) == ((question,), True)
 
 
 def test_a_query_that_names_the_thing_is_clear() -> None:
-    asked = "Did this company sell its shares?"
-    seen = (searched(asked, ("Acme", "A company."), action="image"),)
+    question = "Did this company sell its shares?"
+    rounds = (searched(question, ("Acme", "A company."), action="image"),)
     units = (Match("u1", "Acme", 0.9, 0.95),)
-    made = reformulate(state(asked, rounds=seen, units=units))
-    again = state(*made.queries, rounds=seen, units=units)
-    assert made.queries == ("Did Acme sell its shares?",)
-    assert reformulate(again).queries == made.queries
+    reformulation = reformulate(state(question, rounds=rounds, units=units))
+    again = state(*reformulation.queries, rounds=rounds, units=units)
+    assert reformulation.queries == ("Did Acme sell its shares?",)
+    assert reformulate(again).queries == reformulation.queries
     assert choose(again).action == "text"
 
 
 def test_a_comparison_with_the_picture_has_a_query_for_each_unit() -> None:
-    asked = "Is this tower older than the Mill?"
-    seen = (searched(asked, ("Fire Tower", "A tower."), action="image"),)
+    question = "Is this tower older than the Mill?"
+    rounds = (searched(question, ("Fire Tower", "A tower."), action="image"),)
     units = (TOWER, Match("u2", "Mill", 1.0, 1.0, named="mill"))
-    named = reformulate(state(asked, rounds=seen, units=units))
-    assert named.queries == ("Fire Tower older", "Mill older")
-    assert choose(state(*named.queries, rounds=seen, units=units)).action == "text"
+    reformulation = reformulate(state(question, rounds=rounds, units=units))
+    assert reformulation.queries == ("Fire Tower older", "Mill older")
+    assert choose(state(*reformulation.queries, rounds=rounds, units=units)).action == "text"
 
 
 def test_a_second_search_follows_the_best_evidence() -> None:
-    asked = "Where was the builder of Fire Tower born?"
-    seen = (
+    question = "Where was the builder of Fire Tower born?"
+    rounds = (
         searched(
-            asked,
+            question,
             ("Fire Tower", "It was built by Ada Stone. It is in Kent."),
         ),
     )
-    led = reformulate(state(asked, rounds=seen, picture=None))
-    assert led.queries == (f"{asked} Ada Stone",)
+    led = reformulate(state(question, rounds=rounds, picture=None))
+    assert led.queries == (f"{question} Ada Stone",)
     assert led.why == "Fire Tower leads to Ada Stone."
-    assert choose(state(*led.queries, rounds=seen, picture=None)).action == "text"
-    seen = (*seen, searched(led.queries[0], ("Ada Stone", "Ada Stone was a builder.")))
-    after = state(*led.queries, rounds=seen, picture=None)
+    assert choose(state(*led.queries, rounds=rounds, picture=None)).action == "text"
+    rounds = (*rounds, searched(led.queries[0], ("Ada Stone", "Ada Stone was a builder.")))
+    after = state(*led.queries, rounds=rounds, picture=None)
     assert reformulate(after).queries == led.queries
     assert choose(after).action == "none"
 
 
 def test_no_search_is_repeated() -> None:
-    asked = "Who wrote Emma?"
-    assert choose(state(asked, picture=None)).action == "text"
+    question = "Who wrote Emma?"
+    assert choose(state(question, picture=None)).action == "text"
     for texts in ((), (("Emma", "a novel."),)):
-        seen = (searched(asked, *texts),)
-        choice = choose(state(asked, rounds=seen, picture=None))
+        rounds = (searched(question, *texts),)
+        choice = choose(state(question, rounds=rounds, picture=None))
         assert (choice.action, choice.why) == ("none", "There is nothing else to search for.")
 
 
-@pytest.mark.parametrize("found", [("Fire Tower", "A building."), ("Fire Tower", "40 m high.")])
-def test_both_modellings_choose_alike(found: tuple[str, str]) -> None:
+@pytest.mark.parametrize("passage", [("Fire Tower", "A building."), ("Fire Tower", "40 m high.")])
+def test_both_modellings_choose_alike(passage: tuple[str, str]) -> None:
     """The action is chosen for the last query, or for the one that follows from it."""
-    seen = (searched(QUESTION, found, action="image"),)
-    before = state(QUESTION, rounds=seen, units=(TOWER,))
+    rounds = (searched(QUESTION, passage, action="image"),)
+    before = state(QUESTION, rounds=rounds, units=(TOWER,))
     queries = reformulate(before).queries
-    after = state(*queries, rounds=seen, units=(TOWER,))
+    after = state(*queries, rounds=rounds, units=(TOWER,))
     assert choose(before) == choose(after)
 
 
 @pytest.mark.parametrize("modelling", ["parallel", "sequential"])
 def test_three_rounds_identify_a_picture_then_search_twice(games, luigi, modelling: str) -> None:
     """The worked case of CogPlanner, figure 2, without a model."""
-    asked = "What is the population of the city where he was arrested?"
-    named = "What is the population of the city where Luigi was arrested?"
-    plan = games.plan(luigi, asked, modelling)
-    assert [(*one.queries, one.action) for one in plan.rounds] == [
-        (asked, "image"),
-        (named, "text"),
-        (f"{named} Altoona", "text"),
+    question = "What is the population of the city where he was arrested?"
+    rewritten = "What is the population of the city where Luigi was arrested?"
+    plan = games.plan(luigi, question, modelling)
+    assert [(*round_.queries, round_.action) for round_ in plan.rounds] == [
+        (question, "image"),
+        (rewritten, "text"),
+        (f"{rewritten} Altoona", "text"),
     ]
-    reasons = [one.why for one in plan.rounds[1:]]
+    reasons = [round_.why for round_ in plan.rounds[1:]]
     assert reasons == [
         ("The picture shows Luigi.", "The evidence lacks: population."),
         ("Luigi leads to Altoona.", "The evidence lacks: population."),
@@ -195,13 +195,13 @@ def test_three_rounds_identify_a_picture_then_search_twice(games, luigi, modelli
 def test_a_comparison_that_the_evidence_covers_takes_one_search(games, astro_bot) -> None:
     plan = games.plan(astro_bot, "Did this game sell more copies than Black Myth Wukong?")
     queries = ("Did Astro Bot sell more copies than Black Myth Wukong?",)
-    assert [one.action for one in plan.rounds] == ["image", "none"]
+    assert [round_.action for round_ in plan.rounds] == ["image", "none"]
     assert plan.queries == queries
 
 
 def test_results_of_searches_are_merged_in_turn(games) -> None:
-    asked = "How large is the city in which Luigi was arrested?"
-    found = games.query(None, asked, plan="sequential", k=4)
-    first, second = (one.searches[0].hits for one in found.plan.rounds[:2])
+    question = "How large is the city in which Luigi was arrested?"
+    answer = games.query(None, question, plan="sequential", k=4)
+    first, second = (round_.searches[0].hits for round_ in answer.plan.rounds[:2])
     ids = [hit.id for pair in zip(first, second, strict=True) for hit in pair]
-    assert [f"chunk:{one.chunk}" for one in found.chunks[:4]] == list(dict.fromkeys(ids))
+    assert [f"chunk:{chunk.chunk}" for chunk in answer.chunks[:4]] == list(dict.fromkeys(ids))

@@ -29,7 +29,7 @@ class ColourEncoder:
         return len(text.split())
 
     def encode_texts(self, texts):
-        return scaled([[text.split().count(one) + 0.01 for one in COLOURS] for text in texts])
+        return scaled([[text.split().count(colour) + 0.01 for colour in COLOURS] for text in texts])
 
     def encode_images(self, images):
         return scaled([np.asarray(image, np.float32).mean((0, 1)) + 0.01 for image in images])
@@ -39,20 +39,20 @@ class ColourEncoder:
 
 
 def scaled(rows):
-    made = np.array(rows, np.float32)
-    return made / np.linalg.norm(made, axis=1, keepdims=True)
+    vectors = np.array(rows, np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def node(name, description=""):
     return EvidenceNode(f"text:{name}", name, "thing", "text", description)
 
 
-def shown(*titles):
+def image_node(*titles):
     return EvidenceNode("image:1", "Songs", "image", "image", image=1, titles=titles)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "distance"),
+    ("first", "second", "distance"),
     [
         ("Billy Joel", "billy-joel!", 0.0),
         ("Café", "Cafe", 0.0),
@@ -61,18 +61,18 @@ def shown(*titles):
         ("?", "?", 1.0),
     ],
 )
-def test_edit_distance_is_relative_to_the_longer_name(one, other, distance):
-    assert edit_distance(one, other) == pytest.approx(distance)
+def test_edit_distance_is_relative_to_the_longer_name(first, second, distance):
+    assert edit_distance(first, second) == pytest.approx(distance)
 
 
 def test_a_title_below_the_threshold_is_anchored():
     nodes = [node("Billy Joel"), node("Billy Noel"), node("Elton John")]
-    named = [edge.target for edge in anchors(shown("Songs", "Billy Joel"), nodes, 0.2)]
-    assert named == ["text:Billy Joel", "text:Billy Noel"]
-    assert [edge.target for edge in anchors(shown("Billy Joel"), nodes, 0.1)] == named[:1]
+    targets = [edge.target for edge in anchors(image_node("Songs", "Billy Joel"), nodes, 0.2)]
+    assert targets == ["text:Billy Joel", "text:Billy Noel"]
+    assert [edge.target for edge in anchors(image_node("Billy Joel"), nodes, 0.1)] == targets[:1]
     # No distance is below 0, but equal names are always anchored.
-    assert [edge.target for edge in anchors(shown("Billy Joel"), nodes, 0)] == named[:1]
-    assert [*anchors(shown(), nodes, 1)] == []
+    assert [edge.target for edge in anchors(image_node("Billy Joel"), nodes, 0)] == targets[:1]
+    assert [*anchors(image_node(), nodes, 1)] == []
 
 
 def test_the_nearest_keyword_counts():
@@ -86,8 +86,8 @@ def test_the_nearest_keyword_counts():
 
 def test_descriptions_are_compared_with_the_question():
     nodes = [node("A", "a tall tower"), node("B", "a singer of happy songs"), node("singer songs")]
-    found = select_by_description(nodes, "Which singer has happy songs?", EmbeddedEncoder(), 2)
-    assert found == ["text:B", "text:singer songs"]
+    selected = select_by_description(nodes, "Which singer has happy songs?", EmbeddedEncoder(), 2)
+    assert selected == ["text:B", "text:singer songs"]
     assert select_by_description([], "Which?", EmbeddedEncoder(), 2) == []
 
 
@@ -102,10 +102,10 @@ def test_three_pictures_are_chosen_by_an_encoder_of_texts_and_pictures(tmp_path)
     with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=ColourEncoder()) as kb:
         kb.add_many(units)
 
-    shown = []
+    titles = []
 
     def choose(lines):
-        shown.extend(line["title"] for line in lines if "title" in line)
+        titles.extend(line["title"] for line in lines if "title" in line)
         return {"picture": 1}
 
     def extract(lines):
@@ -118,9 +118,11 @@ def test_three_pictures_are_chosen_by_an_encoder_of_texts_and_pictures(tmp_path)
         choice=choose,
         sufficiency={"enough": True},
     )
-    found = build(
+    result = build(
         tmp_path / "kb", cast, "Which film has a blue poster?", encoder=ColourEncoder(), k=1
     )
-    assert set(shown) == {"Sea", "Sky", "Ink"}
-    chosen = [one.name for one in found.graph.of("image") if "a blue poster" in one.description]
-    assert chosen == shown[:1]
+    assert set(titles) == {"Sea", "Sky", "Ink"}
+    chosen = [
+        image.name for image in result.graph.of("image") if "a blue poster" in image.description
+    ]
+    assert chosen == titles[:1]

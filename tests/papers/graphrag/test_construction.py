@@ -38,7 +38,7 @@ MARKS = {
 
 
 def role(schema, pictures):
-    """Which role a request is for, by the schema of its reply and its pictures."""
+    """The role of a request, by the schema of its reply and its pictures."""
     if schema is None:
         return "picture answer" if pictures else "draft"
     return next(MARKS[name] for name in MARKS if name in schema["properties"])
@@ -57,10 +57,10 @@ class Cast:
 
     def reply(self, request):
         text = request.messages[-1].text
-        given = self.replies.get(role_of(request), {})
-        return given(data(text)) if callable(given) else given
+        reply = self.replies.get(role_of(request), {})
+        return reply(data(text)) if callable(reply) else reply
 
-    def asked(self):
+    def roles(self):
         return [role_of(request) for request in self.model.requests]
 
 
@@ -103,7 +103,7 @@ def songs(tmp_path):
     )
 
 
-def dixon_cast(**other):
+def dixon_cast(**replies):
     def extract(lines):
         if "Colton Dixon is a singer" not in lines[-1]["text"]:
             return {"entities": [], "relations": []}
@@ -114,8 +114,10 @@ def dixon_cast(**other):
         return {"reason": "", "enough": any("smiling" in str(line) for line in lines)}
 
     def ask(lines):
-        named = [line["node"] for line in lines if line.get("type") == "image"]
-        return {"questions": [{"picture": name, "question": "What does he do?"} for name in named]}
+        pictures = [line["node"] for line in lines if line.get("type") == "image"]
+        return {
+            "questions": [{"picture": name, "question": "What does he do?"} for name in pictures]
+        }
 
     roles = {
         "pattern": {
@@ -130,7 +132,7 @@ def dixon_cast(**other):
         "picture_answer": "Billy Joel is smiling.",
         "table_entities": {"entities": ["Piano Man", "Billy Joel"]},
     }
-    return Cast(**roles | other)
+    return Cast(**roles | replies)
 
 
 def build(folder, cast, question=DIXON, encoder=None, **settings):
@@ -144,26 +146,26 @@ def names(graph, modality):
 
 def test_a_table_leads_to_a_person_and_the_person_to_a_picture(songs):
     cast = dixon_cast()
-    found = build(songs, cast)
-    assert found.enough
-    assert found.sizes == {
+    result = build(songs, cast)
+    assert result.enough
+    assert result.sizes == {
         "retrieval": {"nodes": 2, "edges": 1},
         "clue": {"nodes": 2, "edges": 1},
         "evidence": {"nodes": 6, "edges": 5},
     }
-    assert names(found.graph, "text") == ["Colton Dixon", "Billy Joel", "Piano Man"]
-    assert names(found.graph, "row") == ["Colton Dixon performances, row 2"]
-    (joel,) = found.graph.of("image")
+    assert names(result.graph, "text") == ["Colton Dixon", "Billy Joel", "Piano Man"]
+    assert names(result.graph, "row") == ["Colton Dixon performances, row 2"]
+    (joel,) = result.graph.of("image")
     assert (joel.name, joel.description) == ("Billy Joel", "Billy Joel is smiling.")
-    assert [found.graph.edge_text(edge) for edge in found.graph.edges] == [
+    assert [result.graph.edge_text(edge) for edge in result.graph.edges] == [
         "Colton Dixon performances —related_to→ Colton Dixon",
         "Colton Dixon performances —has row→ Colton Dixon performances, row 2",
         "Colton Dixon performances, row 2 —Theme→ Billy Joel",
         "Colton Dixon performances, row 2 —Song→ Piano Man",
         "Billy Joel —related_to→ Billy Joel",
     ]
-    # Judged first; the table is read before the picture is in the graph, and once only.
-    stage_3 = [one for one in cast.asked() if one not in ("pattern", "extraction")]
+    # The graph is judged first; the table is read once, before the picture is in the graph.
+    stage_3 = [stage for stage in cast.roles() if stage not in ("pattern", "extraction")]
     assert stage_3 == [
         "sufficiency",
         "table entities",
@@ -172,8 +174,8 @@ def test_a_table_leads_to_a_person_and_the_person_to_a_picture(songs):
         "picture answer",
         "sufficiency",
     ]
-    assert [entry.round for entry in found.trace if entry.agent == "sufficiency"] == [1, 2, 3]
-    assert found.usage["calls"] == len(cast.model.requests)
+    assert [entry.round for entry in result.trace if entry.agent == "sufficiency"] == [1, 2, 3]
+    assert result.usage["calls"] == len(cast.model.requests)
 
 
 def test_a_description_in_the_question_chooses_a_picture(tmp_path):
@@ -213,13 +215,13 @@ def test_a_description_in_the_question_chooses_a_picture(tmp_path):
         choice=choose,
         sufficiency=judge,
     )
-    found = build(folder, cast, PIAZZA, k=2)
-    assert found.enough
-    assert found.stopped == "the graph is enough"
-    (poster,) = (node for node in found.graph.of("image") if node.description)
+    result = build(folder, cast, PIAZZA, k=2)
+    assert result.enough
+    assert result.stopped == "the graph is enough"
+    (poster,) = (node for node in result.graph.of("image") if node.description)
     assert (poster.name, poster.description) == ("Tell Me", f"It shows {FACE}.")
     # A film without the actor's name beside it states no relation; the pictures are anchored.
-    assert found.sizes["retrieval"] == {"nodes": 7, "edges": 6}
+    assert result.sizes["retrieval"] == {"nodes": 7, "edges": 6}
     (chosen,) = (r for r in cast.model.requests if role_of(r) == "choice")
     assert len(chosen.messages[-1].pictures) == 3
     without = build(folder, cast, PIAZZA, k=2, image_matching=False, t_max=1)
@@ -228,9 +230,9 @@ def test_a_description_in_the_question_chooses_a_picture(tmp_path):
 
 
 def test_without_table_mining_the_picture_is_not_reached(songs):
-    found = build(songs, dixon_cast(), table_mining=False)
-    assert (found.enough, names(found.graph, "image")) == (False, [])
-    assert found.stopped == "nothing was left to add, and the graph was not enough"
+    result = build(songs, dixon_cast(), table_mining=False)
+    assert (result.enough, names(result.graph, "image")) == (False, [])
+    assert result.stopped == "nothing was left to add, and the graph was not enough"
 
 
 def test_a_cell_that_links_to_a_unit_leads_to_its_picture(tmp_path):
@@ -245,38 +247,38 @@ def test_a_cell_that_links_to_a_unit_leads_to_its_picture(tmp_path):
         ],
     )
     cast = dixon_cast(table_entities={"entities": ["Piano Man", "", "-"]})
-    found = build(folder, cast)
-    assert found.enough
-    assert names(found.graph, "text") == ["Colton Dixon", "The man at the keys", "Piano Man"]
+    result = build(folder, cast)
+    assert result.enough
+    assert names(result.graph, "text") == ["Colton Dixon", "The man at the keys", "Piano Man"]
     assert max(len(request.messages[-1].text) for request in cast.model.requests) < 10_000
 
 
 def test_without_visual_evidence_no_picture_is_asked(songs):
     cast = dixon_cast()
-    found = build(songs, cast, visual_evidence=False)
-    assert (found.enough, names(found.graph, "image")) == (False, ["Billy Joel"])
-    assert "picture questions" not in cast.asked()
+    result = build(songs, cast, visual_evidence=False)
+    assert (result.enough, names(result.graph, "image")) == (False, ["Billy Joel"])
+    assert "picture questions" not in cast.roles()
 
 
 def test_a_judge_that_never_says_enough_is_asked_t_max_times(songs):
-    asked = []
+    calls = []
 
     def ask(lines):
-        asked.append(lines)
-        named = [line["node"] for line in lines if line.get("type") == "image"]
-        number = str(len(asked))
-        return {"questions": [{"picture": name, "question": number} for name in named]}
+        calls.append(lines)
+        pictures = [line["node"] for line in lines if line.get("type") == "image"]
+        number = str(len(calls))
+        return {"questions": [{"picture": name, "question": number} for name in pictures]}
 
     def answer(lines):
         return f"Seen {lines[-1]['question']}."
 
     cast = dixon_cast(sufficiency={"enough": False}, picture_questions=ask, picture_answer=answer)
-    found = build(songs, cast, t_max=3)
-    assert cast.asked().count("sufficiency") == 3
+    result = build(songs, cast, t_max=3)
+    assert cast.roles().count("sufficiency") == 3
     # The last round augments the graph too, and is not judged.
-    assert cast.asked()[-1] == "picture answer"
-    assert found.graph.of("image")[0].description == "Seen 1. Seen 2."
-    assert found.stopped == "the graph was not enough in 3 judgements"
+    assert cast.roles()[-1] == "picture answer"
+    assert result.graph.of("image")[0].description == "Seen 1. Seen 2."
+    assert result.stopped == "the graph was not enough in 3 judgements"
 
 
 @pytest.mark.parametrize(
@@ -291,20 +293,20 @@ def test_a_judge_that_never_says_enough_is_asked_t_max_times(songs):
     ],
 )
 def test_facts_that_the_text_does_not_state_are_dropped(songs, broken):
-    found = build(songs, dixon_cast(extraction=broken))
-    assert found.sizes["retrieval"] == {"nodes": 0, "edges": 0}
-    assert not found.enough
+    result = build(songs, dixon_cast(extraction=broken))
+    assert result.sizes["retrieval"] == {"nodes": 0, "edges": 0}
+    assert not result.enough
 
 
 def test_a_relation_that_the_pattern_lacks_is_dropped(songs):
     entities = [
         {"name": name, "type": "person", "description": ""} for name in ("Colton Dixon", "singer")
     ]
-    said = {"source": "Colton Dixon", "target": "singer", "description": "He is one."}
+    relation = {"source": "Colton Dixon", "target": "singer", "description": "He is one."}
     for word, edges in (("is a", 0), ("Chose", 1)):
-        facts = {"entities": entities, "relations": [{**said, "relation": word}]}
-        found = build(songs, dixon_cast(extraction=facts, sufficiency={"enough": True}))
-        assert [e.relation for e in found.graph.edges if e.chunk] == ["chose"] * edges
+        facts = {"entities": entities, "relations": [{**relation, "relation": word}]}
+        result = build(songs, dixon_cast(extraction=facts, sufficiency={"enough": True}))
+        assert [e.relation for e in result.graph.edges if e.chunk] == ["chose"] * edges
 
 
 def test_a_pattern_is_needed(songs):
@@ -316,9 +318,9 @@ def test_a_spent_budget_ends_the_construction(songs):
     cast = dixon_cast()
     with serving(by=lambda body: says(json.dumps(cast.replies["pattern"]))) as endpoint:
         cast.model = model_at(endpoint.url, retries=0, max_calls=1)
-        found = build(songs, cast)
-    assert (found.enough, found.usage["calls"]) == (False, 1)
-    assert "budget" in found.stopped
+        result = build(songs, cast)
+    assert (result.enough, result.usage["calls"]) == (False, 1)
+    assert "budget" in result.stopped
 
 
 def test_what_is_wrong_is_said(songs):
@@ -331,19 +333,19 @@ def test_what_is_wrong_is_said(songs):
 
 
 def test_graphml_holds_nodes_and_edges(songs):
-    found = build(songs, dixon_cast())
-    root = ElementTree.fromstring(found.graph.graphml())
+    result = build(songs, dixon_cast())
+    root = ElementTree.fromstring(result.graph.graphml())
     space = "{http://graphml.graphdrawing.org/xmlns}"
     ids = {node.get("id") for node in root.iter(f"{space}node")}
-    assert ids == set(found.graph.nodes)
-    edges = [(one.get("source"), one.get("target")) for one in root.iter(f"{space}edge")]
-    assert edges == [(edge.source, edge.target) for edge in found.graph.edges]
-    assert "Billy Joel is smiling." in [one.text for one in root.iter(f"{space}data")]
-    assert json.loads(json.dumps(found.to_dict()))["sizes"] == found.sizes
+    assert ids == set(result.graph.nodes)
+    edges = [(tag.get("source"), tag.get("target")) for tag in root.iter(f"{space}edge")]
+    assert edges == [(edge.source, edge.target) for edge in result.graph.edges]
+    assert "Billy Joel is smiling." in [tag.text for tag in root.iter(f"{space}data")]
+    assert json.loads(json.dumps(result.to_dict()))["sizes"] == result.sizes
 
 
 def answers(lines):
-    """The verdict of the correction chain, which cites what says that he smiles."""
+    """The verdict of the correction chain, which cites the evidence that he smiles."""
     (label,) = (line["evidence"] for line in lines if "smiling" in line.get("text", ""))
     return {"reason": "The picture shows it.", "citations": [label], "answer": "smiling"}
 
@@ -351,23 +353,23 @@ def answers(lines):
 def test_a_query_is_answered_from_the_graph(songs, tmp_path):
     cast = dixon_cast(draft="He waves.", correction=answers)
     with KnowledgeBase.open(songs, read_only=True, mllm=cast.model) as kb:
-        found = kb.query(None, DIXON, method="evidence", report=tmp_path / "why.html")
+        answer = kb.query(None, DIXON, method="evidence", report=tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
     assert "The construction ended: the graph is enough." in page
     assert "<title>Colton Dixon performances, row 2 —Theme→ Billy Joel</title>" in page
-    shown = found.to_dict()
-    (cited,) = (path for path in found.paths if path.label in found.citations)
-    assert (found.answer, cited.text) == (
+    document = answer.to_dict()
+    (cited,) = (path for path in answer.paths if path.label in answer.citations)
+    assert (answer.answer, cited.text) == (
         "smiling",
         "Billy Joel (image): Billy Joel is smiling.",
     )
-    labels = [one.label for one in (*found.chunks, *found.paths)]
+    labels = [item.label for item in (*answer.chunks, *answer.paths)]
     assert len(labels) == len(set(labels))
-    assert shown["evidence_graph"]["sizes"]["evidence"] == {"nodes": 6, "edges": 5}
-    assert shown["evidence_graph"]["enough"] is True
-    # The draft and its correction come on top of the calls for the graph.
-    assert shown["usage"]["replies"] == shown["evidence_graph"]["usage"]["calls"] + 2
-    assert "evidence graph" in shown["timings_ms"]
+    assert document["evidence_graph"]["sizes"]["evidence"] == {"nodes": 6, "edges": 5}
+    assert document["evidence_graph"]["enough"] is True
+    # The draft and its correction are calls beyond those for the graph.
+    assert document["usage"]["replies"] == document["evidence_graph"]["usage"]["calls"] + 2
+    assert "evidence graph" in document["timings_ms"]
     with KnowledgeBase.open(songs, read_only=True) as kb:
         assert "evidence_graph" not in kb.query(None, DIXON).to_dict()
         for wrong in (
@@ -386,8 +388,8 @@ def test_units_of_another_kind_bring_no_pictures(songs):
     for kind, pictures in (("singer", []), (None, ["Billy Joel"])):
         cast = dixon_cast(draft="He waves.", correction={"answer": "He waves."})
         with KnowledgeBase.open(songs, read_only=True, mllm=cast.model) as kb:
-            found = kb.query(None, DIXON, method="evidence", kind=kind)
-        assert names(found.evidence_graph.graph, "image") == pictures
+            answer = kb.query(None, DIXON, method="evidence", kind=kind)
+        assert names(answer.evidence_graph.graph, "image") == pictures
 
 
 def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
@@ -396,24 +398,24 @@ def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
     def say(body):
         parts = body["messages"][-1]["content"]
         texts = [parts] if isinstance(parts, str) else [p.get("text", "") for p in parts]
-        shown = [] if isinstance(parts, str) else [p for p in parts if p["type"] == "image_url"]
+        pictures = [] if isinstance(parts, str) else [p for p in parts if p["type"] == "image_url"]
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-        given = cast.replies[role(schema, shown)]
-        reply = given(data("\n".join(texts))) if callable(given) else given
+        scripted = cast.replies[role(schema, pictures)]
+        reply = scripted(data("\n".join(texts))) if callable(scripted) else scripted
         return says(reply if isinstance(reply, str) else json.dumps(reply))
 
     with serving(by=say) as endpoint:
         model = ("--mllm", "m", "--mllm-url", endpoint.url, "--no-cache", "--json")
-        asked = ("query", "-", DIXON, "--kb", songs, "--method", "evidence", *model)
-        whole = ku(*asked).json["evidence_graph"]
-        part = ku(*asked, "--no-table-mining").json["evidence_graph"]
-        few = ku(*asked, "--evidence-limit", "tables=0").json["evidence_graph"]
+        command = ("query", "-", DIXON, "--kb", songs, "--method", "evidence", *model)
+        whole = ku(*command).json["evidence_graph"]
+        part = ku(*command, "--no-table-mining").json["evidence_graph"]
+        few = ku(*command, "--evidence-limit", "tables=0").json["evidence_graph"]
     assert [whole["enough"], part["enough"], few["enough"]] == [True, False, False]
     tables = [sum(n["type"] == "table" for n in g["nodes"]) for g in (whole, few)]
     assert tables == [1, 0]
     for option in (("--no-table-mining",), ("--evidence-limit", "k=2")):
-        done = ku("query", "-", DIXON, "--kb", songs, *option)
-        assert (done.code, 'need method="evidence"' in done.err) == (1, True)
+        run = ku("query", "-", DIXON, "--kb", songs, *option)
+        assert (run.code, 'need method="evidence"' in run.err) == (1, True)
 
 
 @pytest.mark.parametrize(

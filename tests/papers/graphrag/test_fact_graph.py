@@ -1,4 +1,4 @@
-"""Evidence graphs without a model: what they take from facts, relations and cells."""
+"""Evidence graphs without a model, from facts, relations and cells."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ def clubs(tmp_path):
         yield kb
 
 
-def lines(found):
-    return [found.graph.edge_text(edge) for edge in found.graph.edges]
+def lines(result):
+    return [result.graph.edge_text(edge) for edge in result.graph.edges]
 
 
 def test_a_cell_joins_a_row_and_a_passage(clubs):
-    found = clubs.graph.evidence(SEATS)
-    assert (found.agents, found.enough, found.usage["calls"]) == ("embedded", True, 0)
-    assert found.pattern.types == ("Stadium",)
-    assert "Teams of the league —has row→ Teams of the league, row 1" in lines(found)
-    assert "Teams of the league, row 1 —Stadium→ Oak Park" in lines(found)
-    oak = found.graph.nodes["text:oak park"]
+    result = clubs.graph.evidence(SEATS)
+    assert (result.agents, result.enough, result.usage["calls"]) == ("embedded", True, 0)
+    assert result.pattern.types == ("Stadium",)
+    assert "Teams of the league —has row→ Teams of the league, row 1" in lines(result)
+    assert "Teams of the league, row 1 —Stadium→ Oak Park" in lines(result)
+    oak = result.graph.nodes["text:oak park"]
     # The sentence about the roof has no word of the question.
     assert oak.description == "Oak Park is a stadium in Ambleford. It has 12,000 seats."
-    texts = {one.chunk: one.text for one in clubs.search(text=SEATS).chunks}
+    texts = {chunk.chunk: chunk.text for chunk in clubs.search(text=SEATS).chunks}
     assert [texts[chunk][:8] for chunk in oak.chunks] == ["Oak Park", "Teams of"]
-    assert found.to_dict()["agents"] == "embedded"
+    assert result.to_dict()["agents"] == "embedded"
 
 
 def test_a_graph_that_lacks_a_word_of_the_question_is_not_enough(clubs):
-    found = clubs.graph.evidence("What is the mascot of Zorkville?")
-    assert not found.enough
-    assert found.stopped == "the graph is not enough, without: mascot, zorkvill"
+    result = clubs.graph.evidence("What is the mascot of Zorkville?")
+    assert not result.enough
+    assert result.stopped == "the graph is not enough, without: mascot, zorkvill"
 
 
 @pytest.mark.parametrize("question", ["?", "Who is it?", "a " * 5000, "東京駅はいつ開業したか？"])
 def test_a_question_without_known_words_has_no_sufficient_graph(clubs, question):
-    found = clubs.query(None, question, method="evidence")
-    assert (found.answer, found.evidence_graph.enough) == ("", False)
+    answer = clubs.query(None, question, method="evidence")
+    assert (answer.answer, answer.evidence_graph.enough) == ("", False)
 
 
 def test_lines_and_relations_that_are_asked_for_are_edges(clubs):
@@ -80,27 +80,27 @@ def test_lines_and_relations_that_are_asked_for_are_edges(clubs):
 
 
 def test_without_table_mining_there_are_no_rows(clubs):
-    found = clubs.graph.evidence(SEATS, construction=EvidenceSettings(table_mining=False))
-    assert (found.graph.of("row"), found.enough) == ([], False)
+    result = clubs.graph.evidence(SEATS, construction=EvidenceSettings(table_mining=False))
+    assert (result.graph.of("row"), result.enough) == ([], False)
 
 
 def test_a_question_without_candidates_has_an_empty_graph(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        found = kb.graph.evidence("Who?")
-    assert (found.enough, found.graph.nodes) == (False, {})
-    assert found.stopped == "the graph is not enough"
+        result = kb.graph.evidence("Who?")
+    assert (result.enough, result.graph.nodes) == (False, {})
+    assert result.stopped == "the graph is not enough"
 
 
 def test_a_cell_and_a_passage_answer_together(clubs):
-    found = clubs.query(None, SEATS, method="evidence")
-    (text, row) = (one for one in found.chunks if one.label in found.citations)
-    assert (found.answer, text.owners, row.table.row) == ("12,000", ("oak",), 0)
-    assert found.reading.why == "E1 states it of Oak Park, the 'Stadium' of E3."
-    texts = {one.label: one.text for one in found.chunks}
-    cited = zip(found.citations, found.reading.spans, strict=True)
+    answer = clubs.query(None, SEATS, method="evidence")
+    (text, row) = (chunk for chunk in answer.chunks if chunk.label in answer.citations)
+    assert (answer.answer, text.owners, row.table.row) == ("12,000", ("oak",), 0)
+    assert answer.reading.why == "E1 states it of Oak Park, the 'Stadium' of E3."
+    texts = {chunk.label: chunk.text for chunk in answer.chunks}
+    cited = zip(answer.citations, answer.reading.spans, strict=True)
     assert [texts[label][start:end] for label, (start, end) in cited][1:] == ["Oak Park"]
     assert clubs.query(None, SEATS).answer == ""
-    labels = [one.label for one in (*found.chunks, *found.paths)]
+    labels = [item.label for item in (*answer.chunks, *answer.paths)]
     assert len(labels) == len(set(labels))
 
 
@@ -115,10 +115,10 @@ def test_a_cell_and_a_passage_answer_together(clubs):
     ],
 )
 def test_what_the_row_and_its_passage_do_not_state_is_not_stated(clubs, question):
-    found = clubs.query(None, question, method="evidence")
-    assert found.answer == ""
-    assert found.chunks
-    assert found.evidence_graph.agents == "embedded"
+    answer = clubs.query(None, question, method="evidence")
+    assert answer.answer == ""
+    assert answer.chunks
+    assert answer.evidence_graph.agents == "embedded"
 
 
 def test_a_folder_with_a_table_and_texts_answers_on_the_command_line(tmp_path, ku):
@@ -132,19 +132,19 @@ def test_a_folder_with_a_table_and_texts_answers_on_the_command_line(tmp_path, k
     rows = "Team,Stadium\nRed Star,Oak Park\nBlue Moon,Mill Lane\nGreen Leaf,River Side\n"
     (folder / "teams.csv").write_text(rows, encoding="utf-8")
     assert ku("ingest", folder, "--kb", tmp_path / "kb").code == 0
-    asked = ("query", "-", SEATS, "--kb", tmp_path / "kb", "--method", "evidence")
-    done = ku(*asked)
-    assert done.out.splitlines()[0] == "12,000"
-    assert "Team: Red Star" in done.out
-    assert "by embedded agents: the graph is enough" in done.err
-    without = ku(*asked, "--no-table-mining", "--json").json
+    command = ("query", "-", SEATS, "--kb", tmp_path / "kb", "--method", "evidence")
+    run = ku(*command)
+    assert run.out.splitlines()[0] == "12,000"
+    assert "Team: Red Star" in run.out
+    assert "by embedded agents: the graph is enough" in run.err
+    without = ku(*command, "--no-table-mining", "--json").json
     assert (without["answer"], without["evidence_graph"]["enough"]) == ("", False)
 
 
 def test_texts_of_the_entities_asked_for_go_first(clubs):
     def order(**how):
-        asked = "How many seats does the stadium of Blue Moon have?"
-        return [one.owners[0] for one in clubs.query(None, asked, k=10, **how).chunks]
+        question = "How many seats does the stadium of Blue Moon have?"
+        return [chunk.owners[0] for chunk in clubs.query(None, question, k=10, **how).chunks]
 
     plain, mined = order(), order(method="evidence")
     assert (plain[0], mined[0]) == ("league", "mill")
@@ -154,6 +154,6 @@ def test_texts_of_the_entities_asked_for_go_first(clubs):
 
 
 def test_units_of_another_kind_do_not_count(clubs):
-    found = clubs.query(None, SEATS, method="evidence", kind="coach")
-    assert (found.answer, found.evidence_graph.graph.of("row")) == ("", [])
-    assert {one.owners for one in found.chunks} <= {("ann",)}
+    answer = clubs.query(None, SEATS, method="evidence", kind="coach")
+    assert (answer.answer, answer.evidence_graph.graph.of("row")) == ("", [])
+    assert {chunk.owners for chunk in answer.chunks} <= {("ann",)}

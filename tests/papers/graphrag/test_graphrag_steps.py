@@ -1,4 +1,4 @@
-"""The published method from end to end, and its equations, read a second time."""
+"""The published method end to end, and an independent check of its equations."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def ask(folder, cast, question=DIXON, **options):
         return kb.query(None, question, strict="graphrag", **options)
 
 
-def levenshtein(one, other):
+def levenshtein(first, second):
     """Edit distance by the recurrence of its definition."""
-    row = list(range(len(other) + 1))
-    for n, letter in enumerate(one, 1):
+    row = list(range(len(second) + 1))
+    for n, letter in enumerate(first, 1):
         above, row[0] = row[:], n
-        for m, with_letter in enumerate(other, 1):
+        for m, with_letter in enumerate(second, 1):
             cost = above[m - 1] + (letter != with_letter)
             row[m] = min(above[m] + 1, row[m - 1] + 1, cost)
     return row[-1]
@@ -83,11 +83,11 @@ def test_it_needs_a_model(songs):
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [("Colton Dixon", "Colton Dixon performances"), ("Nightwing", "nightwing")]
+    ("name", "title"), [("Colton Dixon", "Colton Dixon performances"), ("Nightwing", "nightwing")]
 )
-def test_edit_distance_of_names(name, other):
-    expected = levenshtein(name.lower(), other.lower()) / max(len(name), len(other))
-    assert edit_distance(name, other) == pytest.approx(expected)
+def test_edit_distance_of_names(name, title):
+    expected = levenshtein(name.lower(), title.lower()) / max(len(name), len(title))
+    assert edit_distance(name, title) == pytest.approx(expected)
 
 
 def test_a_title_below_the_threshold_anchors_a_table(songs):
@@ -100,7 +100,7 @@ def test_rounds_end_as_in_algorithm_1(songs):
     """Judged at most t_max times, each followed by augmentation and expansion, changed or not."""
     cast = dixon_cast(correction=ANSWER, sufficiency={"reason": "More.", "enough": False})
     search = ask(songs, cast).evidence_graph
-    assert (search.enough, cast.asked().count("sufficiency")) == (False, 3)
+    assert (search.enough, cast.roles().count("sufficiency")) == (False, 3)
     ours = dixon_cast(sufficiency={"reason": "More.", "enough": False})
     assert build(songs, ours).stopped.startswith("nothing was left to add")
 
@@ -110,9 +110,9 @@ def test_the_pattern_is_updated_with_what_is_missing(tmp_path):
     types = iter((["person"], ["person", "instrument"]))
 
     def facts(lines):
-        known = {"person": "Ann", "instrument": "harp"}
-        asked = lines[0]["entity_types"]
-        rows = [{"name": known[kind], "type": kind, "description": ""} for kind in asked]
+        names = {"person": "Ann", "instrument": "harp"}
+        kinds = lines[0]["entity_types"]
+        rows = [{"name": names[kind], "type": kind, "description": ""} for kind in kinds]
         return {"entities": rows, "relations": []}
 
     class UpdatingCast(Cast):

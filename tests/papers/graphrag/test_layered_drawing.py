@@ -1,4 +1,4 @@
-"""Drawings of evidence graphs: columns, and nothing overlaps."""
+"""Drawings of evidence graphs: columns without overlap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYERS = ("image", "text", "row", "table")
 
 
 def graph_of(count, modalities=LAYERS):
-    """Return a graph of so many nodes, each with an edge to three others."""
+    """Return a graph of `count` nodes, each with an edge to three others."""
     nodes = [
         EvidenceNode(
             f"{n}",

@@ -1,4 +1,4 @@
-"""Equations 4 to 10 of KU-RAG, read a second time, beside the steps that compute them."""
+"""Independent implementation of equations 4 to 10 of KU-RAG, compared to the steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unit_length(rows):
 
 
 class ColourEncoder:
-    """Texts and pictures in one space: how much red, green and blue there is, and hashed words."""
+    """Texts and pictures in one space: amounts of red, green and blue, and hashed words."""
 
     dim, max_tokens, cross_modal, fingerprint = 32, 60, True, "colours:1"
 

@@ -1,4 +1,4 @@
-"""The published method alone: what it uses, and what it leaves out."""
+"""The published method alone: the parts that it uses and those that it omits."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def shop(tmp_path, photo):
                 relations=(Relation("designed by", "Lumen", "firm"),),
             )
         )
-        other = picture(tmp_path / "kettle.png", 9, size=(240, 160))
-        kb.add(Unit("Kettle", id="kettle", images=(other,), texts=("The kettle is from Oslo.",)))
+        kettle = picture(tmp_path / "kettle.png", 9, size=(240, 160))
+        kb.add(Unit("Kettle", id="kettle", images=(kettle,), texts=("The kettle is from Oslo.",)))
         yield kb, mllm
 
 

@@ -1,4 +1,4 @@
-"""The walk through the graph: rounds, loops, what is opened again, and why it ends."""
+"""The search of a graph by agents: rounds, loops, repeated entities, and why it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ku_rag.types import Relation, Unit
 
 
 def graph_of(kb, relations, topics=("Rathian",)):
-    """A graph of (head, relation, tail) with what may follow of (information, condition)."""
+    """A graph of tuples (head, relation, tail[, information[, condition]])."""
     heads: dict[str, list[Relation]] = {topic: [] for topic in topics}
     for head, relation, tail, *notes in relations:
         heads.setdefault(head, []).append(Relation(relation, tail, "attack", *notes))
@@ -35,8 +35,8 @@ class Script:
 
     Args:
         enough: texts of paths that are enough.
-        helps: names of the entities that are worth going to; None for all.
-        calls: how often it replies before its budget is spent; None for always.
+        helps: names of the entities that are useful; None for all.
+        calls: number of replies until its budget is spent; None for no limit.
     """
 
     def __init__(self, enough=(), helps=None, calls=None):
@@ -52,12 +52,12 @@ class Script:
         return {role: getattr(self, role)(lines)}
 
     def topic(self, lines):
-        known = " ".join(line.get("known", "") for line in lines)
-        return next((name for name in lines[-1]["topics"] if name in known), "")
+        hint_text = " ".join(line.get("known", "") for line in lines)
+        return next((name for name in lines[-1]["topics"] if name in hint_text), "")
 
     def useful(self, lines):
-        shown = [line["neighbour"] for line in lines if "neighbour" in line]
-        return [name for name in shown if self.helps is None or name in self.helps]
+        neighbours = [line["neighbour"] for line in lines if "neighbour" in line]
+        return [name for name in neighbours if self.helps is None or name in self.helps]
 
     def enough(self, lines):
         (path,) = (line["path"] for line in lines if "path" in line)
@@ -69,19 +69,19 @@ def explored(graph, query, script, limits=None, **options):
     return explore(graph, query, agents, limits or SearchLimits(), **options)
 
 
-def asked(found, agent):
-    """What an agent was asked about, call by call."""
-    calls = itertools.groupby(found.trace, key=lambda entry: (entry.agent, entry.round))
+def subjects(result, agent):
+    """The subjects of an agent's decisions, by call."""
+    calls = itertools.groupby(result.trace, key=lambda entry: (entry.agent, entry.round))
     return [[entry.about for entry in some] for (name, _), some in calls if name == agent]
 
 
-def validated(found):
-    return asked(found, "validation")
+def validated(result):
+    return subjects(result, "validation")
 
 
-def expanded(found):
+def expanded(result):
     """The last entities of the paths that were extended."""
-    return [[text.rpartition("→ ")[2] for text in texts] for texts in asked(found, "expansion")]
+    return [[text.rpartition("→ ")[2] for text in texts] for texts in subjects(result, "expansion")]
 
 
 QUERY = Query("Which attack follows?", hints="The monster is Rathian.")
@@ -104,72 +104,72 @@ def texts(paths):
 
 def test_the_papers_example_is_found_in_two_rounds(kb):
     agents = Script(enough=[BITE])
-    found = explored(graph_of(kb, RATHIAN), QUERY, agents)
-    assert found.topic.name == "Rathian"
-    assert texts(found.paths) == [BITE]
-    assert texts(found.leaves) == [SWING]
-    assert validated(found) == [["Rathian"], [RUSH, SWING], [BITE]]
-    assert expanded(found) == [["Rathian"], ["Triple Rush", "Tail Swing"]]
-    assert [entity.name for entity in found.entities] == [
+    result = explored(graph_of(kb, RATHIAN), QUERY, agents)
+    assert result.topic.name == "Rathian"
+    assert texts(result.paths) == [BITE]
+    assert texts(result.leaves) == [SWING]
+    assert validated(result) == [["Rathian"], [RUSH, SWING], [BITE]]
+    assert expanded(result) == [["Rathian"], ["Triple Rush", "Tail Swing"]]
+    assert [entity.name for entity in result.entities] == [
         "Rathian", "Triple Rush", "Tail Swing", "Bite",
     ]  # fmt: skip
-    assert [step.text for step in found.steps] == [
+    assert [step.text for step in result.steps] == [
         "—attack of→ Triple Rush", "—attack of→ Tail Swing", "—continues→ Bite",
     ]  # fmt: skip
-    assert found.stopped == "nothing was left to open"
+    assert result.stopped == "nothing was left to open"
 
 
 def test_the_topic_entity_may_be_enough_by_itself(kb):
     agents = Script(enough=["Rathian"])
-    found = explored(graph_of(kb, RATHIAN), QUERY, agents)
-    assert (texts(found.paths), found.leaves, found.steps) == (["Rathian"], (), ())
-    assert expanded(found) == []
-    assert found.stopped == "the topic entity is enough by itself"
+    result = explored(graph_of(kb, RATHIAN), QUERY, agents)
+    assert (texts(result.paths), result.leaves, result.steps) == (["Rathian"], (), ())
+    assert expanded(result) == []
+    assert result.stopped == "the topic entity is enough by itself"
 
 
 def test_what_does_not_help_is_not_gone_to(kb):
     agents = Script(helps={"Tail Swing"})
-    found = explored(graph_of(kb, RATHIAN), QUERY, agents)
-    assert validated(found) == [["Rathian"], [SWING]]
-    assert texts(found.leaves) == [SWING]
-    assert not found.enough
-    assert texts(found.paths or found.leaves) == [SWING]
-    assert found.stopped == "nothing was left to open; no path was enough"
+    result = explored(graph_of(kb, RATHIAN), QUERY, agents)
+    assert validated(result) == [["Rathian"], [SWING]]
+    assert texts(result.leaves) == [SWING]
+    assert not result.enough
+    assert texts(result.paths or result.leaves) == [SWING]
+    assert result.stopped == "nothing was left to open; no path was enough"
 
 
 def test_behind_what_is_enough_nothing_is_opened(kb):
     agents = Script(enough=[RUSH])
-    found = explored(graph_of(kb, RATHIAN), QUERY, agents)
-    assert expanded(found) == [["Rathian"], ["Tail Swing"]]
-    assert texts(found.paths) == [RUSH]
-    assert texts(found.paths or found.leaves) == [RUSH]
+    result = explored(graph_of(kb, RATHIAN), QUERY, agents)
+    assert expanded(result) == [["Rathian"], ["Tail Swing"]]
+    assert texts(result.paths) == [RUSH]
+    assert texts(result.paths or result.leaves) == [RUSH]
 
 
 def test_as_many_paths_as_are_wanted_end_the_search(kb):
     star = [("Rathian", "has", f"a{n}") for n in range(6)] + [("a5", "has", "b")]
     enough = [f"Rathian —has→ a{n}" for n in range(4)]
     agents = Script(enough)
-    found = explored(graph_of(kb, star), QUERY, agents, SearchLimits(max_paths=3))
-    assert texts(found.paths) == enough[:3]
-    assert expanded(found) == [["Rathian"]]
-    assert found.stopped == "3 paths are enough, as many as were wanted"
+    result = explored(graph_of(kb, star), QUERY, agents, SearchLimits(max_paths=3))
+    assert texts(result.paths) == enough[:3]
+    assert expanded(result) == [["Rathian"]]
+    assert result.stopped == "3 paths are enough, as many as were wanted"
 
 
 def test_a_search_that_is_never_enough_ends_at_its_longest_path(kb):
     chain = [("Rathian", "has", "a"), ("a", "has", "b"), ("b", "has", "c")]
     graph = graph_of(kb, chain)
-    found = explored(graph, QUERY, Script(), SearchLimits(max_rounds=2))
-    assert texts(found.leaves) == ["Rathian —has→ a —has→ b"]
-    assert found.stopped == (
+    result = explored(graph, QUERY, Script(), SearchLimits(max_rounds=2))
+    assert texts(result.leaves) == ["Rathian —has→ a —has→ b"]
+    assert result.stopped == (
         "paths are to have no more than 2 relations, and one entity was still open; "
         "no path was enough"
     )
     deep = explored(graph, QUERY, Script(), SearchLimits(max_rounds=2, depth_first=True))
-    assert (deep.leaves, deep.stopped) == (found.leaves, found.stopped)
+    assert (deep.leaves, deep.stopped) == (result.leaves, result.stopped)
     for alone in (False, True):
         limits = SearchLimits(max_rounds=0, depth_first=alone)
-        found = explored(graph, QUERY, Script(), limits)
-        assert (validated(found), expanded(found)) == ([["Rathian"]], [])
+        result = explored(graph, QUERY, Script(), limits)
+        assert (validated(result), expanded(result)) == ([["Rathian"]], [])
 
 
 # ---- loops -------------------------------------------------------------------------------------
@@ -179,24 +179,24 @@ def test_a_path_that_closes_a_loop_is_kept_and_asked_about_but_not_opened(kb):
     loop = [("Rathian", "changes to", "Flying"), ("Flying", "changes to", "Rathian")]
     closing = "Rathian —changes to→ Flying —changes to→ Rathian"
     agents = Script(enough=[closing])
-    found = explored(graph_of(kb, loop), QUERY, agents)
-    assert expanded(found) == [["Rathian"], ["Flying"]]
-    assert validated(found)[-1] == [closing]
-    assert texts(found.paths) == [closing]
-    assert len(set(found.paths[0].entities)) < len(found.paths[0].entities)
+    result = explored(graph_of(kb, loop), QUERY, agents)
+    assert expanded(result) == [["Rathian"], ["Flying"]]
+    assert validated(result)[-1] == [closing]
+    assert texts(result.paths) == [closing]
+    assert len(set(result.paths[0].entities)) < len(result.paths[0].entities)
 
     endless = Script()
-    found = explored(graph_of(kb, loop), QUERY, endless)
-    assert expanded(found) == [["Rathian"], ["Flying"]]
-    assert texts(found.leaves) == [closing]
-    assert found.stopped == "nothing was left to open; no path was enough"
+    result = explored(graph_of(kb, loop), QUERY, endless)
+    assert expanded(result) == [["Rathian"], ["Flying"]]
+    assert texts(result.leaves) == [closing]
+    assert result.stopped == "nothing was left to open; no path was enough"
 
 
 def test_a_relation_to_itself_is_a_loop(kb):
     agents = Script()
-    found = explored(graph_of(kb, [("Rathian", "rival of", "Rathian")]), QUERY, agents)
-    assert expanded(found) == [["Rathian"]]
-    assert texts(found.leaves) == ["Rathian —rival of→ Rathian"]
+    result = explored(graph_of(kb, [("Rathian", "rival of", "Rathian")]), QUERY, agents)
+    assert expanded(result) == [["Rathian"]]
+    assert texts(result.leaves) == ["Rathian —rival of→ Rathian"]
 
 
 def test_what_two_open_entities_reach_at_once_is_opened_once(kb):
@@ -210,15 +210,15 @@ def test_what_two_open_entities_reach_at_once_is_opened_once(kb):
     left = "Rathian —has→ left —continues→ Bite"
     right = "Rathian —has→ right —continues→ Bite"
     agents = Script()
-    found = explored(graph_of(kb, diamond), QUERY, agents)
-    assert expanded(found) == [["Rathian"], ["left", "right"], ["Bite"], ["Roar"]]
-    assert validated(found)[2:] == [[left, right], [f"{left} —continues→ Roar"]]
-    assert texts(found.leaves) == [right, f"{left} —continues→ Roar"]
+    result = explored(graph_of(kb, diamond), QUERY, agents)
+    assert expanded(result) == [["Rathian"], ["left", "right"], ["Bite"], ["Roar"]]
+    assert validated(result)[2:] == [[left, right], [f"{left} —continues→ Roar"]]
+    assert texts(result.leaves) == [right, f"{left} —continues→ Roar"]
 
     closed = Script(enough=[right])
-    found = explored(graph_of(kb, diamond), QUERY, closed)
-    assert texts(found.paths) == [right]
-    assert expanded(found) == [["Rathian"], ["left", "right"]]
+    result = explored(graph_of(kb, diamond), QUERY, closed)
+    assert texts(result.paths) == [right]
+    assert expanded(result) == [["Rathian"], ["left", "right"]]
 
 
 def test_what_was_reached_before_is_not_opened_again(kb):
@@ -228,9 +228,9 @@ def test_what_was_reached_before_is_not_opened_again(kb):
         ("left", "continues", "Bite"),
     ]
     agents = Script()
-    found = explored(graph_of(kb, late), QUERY, agents)
-    assert expanded(found) == [["Rathian"], ["Bite", "left"]]
-    assert texts(found.leaves) == ["Rathian —has→ Bite", "Rathian —has→ left —continues→ Bite"]
+    result = explored(graph_of(kb, late), QUERY, agents)
+    assert expanded(result) == [["Rathian"], ["Bite", "left"]]
+    assert texts(result.leaves) == ["Rathian —has→ Bite", "Rathian —has→ left —continues→ Bite"]
 
 
 def test_several_relations_between_a_pair_are_paths_of_their_own(kb):
@@ -240,10 +240,10 @@ def test_several_relations_between_a_pair_are_paths_of_their_own(kb):
         ("Dragon", "has", "Roar"),
     ]
     agents = Script(enough=["Rathian —fights→ Dragon"])
-    found = explored(graph_of(kb, pair), QUERY, agents)
-    assert validated(found)[1] == ["Rathian —weak to→ Dragon", "Rathian —fights→ Dragon"]
-    assert expanded(found) == [["Rathian"]]
-    assert len(found.steps) == 2
+    result = explored(graph_of(kb, pair), QUERY, agents)
+    assert validated(result)[1] == ["Rathian —weak to→ Dragon", "Rathian —fights→ Dragon"]
+    assert expanded(result) == [["Rathian"]]
+    assert len(result.steps) == 2
 
 
 # ---- depth first -------------------------------------------------------------------------------
@@ -282,13 +282,13 @@ def test_depth_first_opens_nothing_twice_either(kb):
         ("b", "has", "Rathian"),
     ]
     agents = Script()
-    found = explored(graph_of(kb, loop), QUERY, agents, SearchLimits(depth_first=True))
-    assert expanded(found) == [["Rathian"], ["a"], ["b"]]
-    assert texts(found.leaves) == [
+    result = explored(graph_of(kb, loop), QUERY, agents, SearchLimits(depth_first=True))
+    assert expanded(result) == [["Rathian"], ["a"], ["b"]]
+    assert texts(result.leaves) == [
         "Rathian —has→ b",
         "Rathian —has→ a —has→ b —has→ Rathian",
     ]
-    assert found.stopped == "nothing was left to open; no path was enough"
+    assert result.stopped == "nothing was left to open; no path was enough"
 
 
 def test_depth_first_goes_in_the_order_that_the_agents_give(kb):
@@ -298,8 +298,8 @@ def test_depth_first_goes_in_the_order_that_the_agents_give(kb):
         ("a", "has", "a1"),
         ("a", "has", "a2"),
     ]
-    found = explored(graph_of(kb, tree), QUERY, Script(), SearchLimits(depth_first=True))
-    assert expanded(found) == [["Rathian"], ["a"], ["a1"], ["a2"], ["b"]]
+    result = explored(graph_of(kb, tree), QUERY, Script(), SearchLimits(depth_first=True))
+    assert expanded(result) == [["Rathian"], ["a"], ["a1"], ["a2"], ["b"]]
 
 
 def test_depth_first_opens_nothing_behind_what_is_enough(kb):
@@ -310,9 +310,9 @@ def test_depth_first_opens_nothing_behind_what_is_enough(kb):
         ("Bite", "continues", "Roar"),
     ]
     agents = Script(["Rathian —has→ Bite"])
-    found = explored(graph_of(kb, late), QUERY, agents, SearchLimits(depth_first=True))
-    assert expanded(found) == [["Rathian"], ["left"]]
-    assert texts(found.leaves) == ["Rathian —has→ left —continues→ Bite"]
+    result = explored(graph_of(kb, late), QUERY, agents, SearchLimits(depth_first=True))
+    assert expanded(result) == [["Rathian"], ["left"]]
+    assert texts(result.leaves) == ["Rathian —has→ left —continues→ Bite"]
 
 
 # ---- the topic ---------------------------------------------------------------------------------
@@ -320,18 +320,18 @@ def test_depth_first_opens_nothing_behind_what_is_enough(kb):
 
 def test_without_a_topic_nothing_is_searched(kb):
     agents = Script()
-    found = explored(graph_of(kb, RATHIAN), Query("Which attack follows?"), agents)
-    assert (found.topic, found.paths, found.leaves, found.entities) == (None, (), (), ())
-    assert validated(found) == []
-    assert found.stopped == "no topic entity was found in the question"
+    result = explored(graph_of(kb, RATHIAN), Query("Which attack follows?"), agents)
+    assert (result.topic, result.paths, result.leaves, result.entities) == (None, (), (), ())
+    assert validated(result) == []
+    assert result.stopped == "no topic entity was found in the question"
 
 
 def test_a_topic_that_is_given_is_not_asked_for(kb):
     graph = graph_of(kb, RATHIAN)
     rush = graph.hop(graph.topics(1)[0])[0].tail
-    found = explored(graph, Query("Which attack follows?"), Script(), topic=rush)
-    assert texts(found.leaves) == ["Triple Rush —continues→ Bite"]
-    assert {entry.agent for entry in found.trace} == {"expansion", "validation"}
+    result = explored(graph, Query("Which attack follows?"), Script(), topic=rush)
+    assert texts(result.leaves) == ["Triple Rush —continues→ Bite"]
+    assert {entry.agent for entry in result.trace} == {"expansion", "validation"}
 
 
 # ---- the budget --------------------------------------------------------------------------------
@@ -343,25 +343,25 @@ def test_a_topic_that_is_given_is_not_asked_for(kb):
 )
 def test_where_the_budget_ends_what_was_found_is_returned(kb, calls, leaves):
     agents = Script(calls=calls)
-    found = explored(graph_of(kb, RATHIAN), QUERY, agents)
-    assert texts(found.leaves) == leaves
-    assert found.stopped.startswith("the budget is spent")
+    result = explored(graph_of(kb, RATHIAN), QUERY, agents)
+    assert texts(result.leaves) == leaves
+    assert result.stopped.startswith("the budget is spent")
 
 
 def test_depth_first_ends_with_the_budget_too(kb):
-    found = explored(graph_of(kb, RATHIAN), QUERY, Script(calls=5), SearchLimits(depth_first=True))
-    assert texts(found.leaves) == [SWING, BITE]
-    assert found.stopped == "the budget is spent; no path was enough"
+    result = explored(graph_of(kb, RATHIAN), QUERY, Script(calls=5), SearchLimits(depth_first=True))
+    assert texts(result.leaves) == [SWING, BITE]
+    assert result.stopped == "the budget is spent; no path was enough"
 
 
 def test_paths_found_before_the_budget_ended_are_kept(kb):
     graph = graph_of(kb, [*RATHIAN, ("Tail Swing", "continues", "Roar")])
-    found = explored(graph, QUERY, Script([RUSH], calls=5))
-    assert texts(found.paths) == [RUSH]
-    assert found.stopped == "the budget is spent"
+    result = explored(graph, QUERY, Script([RUSH], calls=5))
+    assert texts(result.paths) == [RUSH]
+    assert result.stopped == "the budget is spent"
 
 
-# ---- what is cut -------------------------------------------------------------------------------
+# ---- limits ------------------------------------------------------------------------------------
 
 
 def test_a_star_is_ranked_and_cut_before_an_agent_sees_it(kb):
@@ -370,48 +370,48 @@ def test_a_star_is_ranked_and_cut_before_an_agent_sees_it(kb):
     graph = graph_of(kb, star)
     agents = Script()
     query = Query("Which poison attack follows?", hints="Rathian")
-    found = explored(graph, query, agents, SearchLimits(most_neighbours=20, most_open=10))
-    shown = next(entry for entry in found.trace if entry.agent == "expansion")
-    assert shown.remark == (
+    result = explored(graph, query, agents, SearchLimits(most_neighbours=20, most_open=10))
+    expansion = next(entry for entry in result.trace if entry.agent == "expansion")
+    assert expansion.remark == (
         "20 of 3,001 relations were used: those that share most words with the query"
     )
-    assert len(validated(found)[1]) == 10
-    assert "Rathian —attack of→ Poison Follow-up (when attacked)" in validated(found)[1]
-    (cut,) = (entry for entry in found.trace if entry.about == "the whole round")
+    assert len(validated(result)[1]) == 10
+    assert "Rathian —attack of→ Poison Follow-up (when attacked)" in validated(result)[1]
+    (cut,) = (entry for entry in result.trace if entry.about == "the whole round")
     assert cut.remark == "10 of 20 paths were used: those that share most words with the query"
 
 
 def test_leaves_are_ranked_by_words_shared(kb):
     three = [("Rathian", "has", "a"), ("Rathian", "has", "Poison"), ("Rathian", "has", "c")]
-    found = explored(graph_of(kb, three), Query("Rathian's poison?"), Script())
-    assert texts(found.leaves) == [f"Rathian —has→ {name}" for name in ("Poison", "a", "c")]
+    result = explored(graph_of(kb, three), Query("Rathian's poison?"), Script())
+    assert texts(result.leaves) == [f"Rathian —has→ {name}" for name in ("Poison", "a", "c")]
 
 
 # ---- the trace ---------------------------------------------------------------------------------
 
 
 class Costly(Script):
-    """What it replies has a price, and its replies on relations cannot be used."""
+    """Counts tokens for its replies, and its replies on relations cannot be used."""
 
     def __call__(self, request):
-        said = super().__call__(request)
-        if "useful" in said:
+        reply = super().__call__(request)
+        if "useful" in reply:
             raise ModelFailed("the reply holds no JSON object")
-        return Reply("", said, 10 * ("topic" in said), 2, cached="enough" in said)
+        return Reply("", reply, 10 * ("topic" in reply), 2, cached="enough" in reply)
 
 
 def test_the_trace_tells_who_said_what_and_what_it_cost(kb):
-    found = explored(graph_of(kb, RATHIAN), QUERY, Costly())
-    assert [(e.round, e.agent, e.about, e.said, e.remark) for e in found.trace] == [
+    result = explored(graph_of(kb, RATHIAN), QUERY, Costly())
+    assert [(e.round, e.agent, e.about, e.said, e.remark) for e in result.trace] == [
         (0, "topic", "Which attack follows?", "Rathian", ""),
         (0, "validation", "Rathian", "not enough", ""),
         (1, "expansion", "Rathian", "none", "the reply holds no JSON object"),
     ]
-    assert usage(found.trace) == {
+    assert usage(result.trace) == {
         "calls": 3, "cached": 1,
         "prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 2,
     }  # fmt: skip
-    assert found.stopped == (
+    assert result.stopped == (
         "nothing was left to open; no path was enough; one of the agents' replies could not be used"
     )
 
@@ -421,24 +421,24 @@ def test_steps_that_were_not_offered_and_steps_said_twice_are_left_out(kb):
         def useful(self, lines):
             return ["Tail Swing", "Triple Rush", "Tail Swing"]
 
-    found = explored(graph_of(kb, RATHIAN), QUERY, Straying())
-    assert validated(found) == [["Rathian"], [SWING, RUSH]]
-    assert texts(found.leaves) == [SWING, RUSH]
+    result = explored(graph_of(kb, RATHIAN), QUERY, Straying())
+    assert validated(result) == [["Rathian"], [SWING, RUSH]]
+    assert texts(result.leaves) == [SWING, RUSH]
 
 
 def test_the_result_is_told_as_json(kb):
-    found = explored(graph_of(kb, RATHIAN), QUERY, Script([SWING], calls=5))
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told == found.to_dict()
-    assert told["topic"] == "Rathian"
-    assert told["entities"] == ["Rathian", "Triple Rush", "Tail Swing"]
-    assert told["relations"][0] == ["Rathian", "attack of", "Triple Rush"]
-    assert told["enough"]
-    assert told["paths"] == [
+    result = explored(graph_of(kb, RATHIAN), QUERY, Script([SWING], calls=5))
+    document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert document == result.to_dict()
+    assert document["topic"] == "Rathian"
+    assert document["entities"] == ["Rathian", "Triple Rush", "Tail Swing"]
+    assert document["relations"][0] == ["Rathian", "attack of", "Triple Rush"]
+    assert document["enough"]
+    assert document["paths"] == [
         {"entities": ["Rathian", "Tail Swing"], "relations": ["attack of"], "text": SWING}
     ]
-    assert [leaf["text"] for leaf in told["leaves"]] == [RUSH]
-    assert found.trace[0].to_dict() == {
+    assert [leaf["text"] for leaf in document["leaves"]] == [RUSH]
+    assert result.trace[0].to_dict() == {
         "round": 0,
         "agent": "topic",
         "about": "Which attack follows?",

@@ -1,4 +1,4 @@
-"""Equations 5 to 10 of MH-MMKG, read a second time, on graphs with branches and loops."""
+"""Independent implementation of equations 5 to 10 of MH-MMKG, on graphs with branches and loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published method from end to end, the authors' prompts, and the similarity of captions."""
+"""The published method end to end, the authors' prompts, and the similarity of captions."""
 
 from __future__ import annotations
 
@@ -354,12 +354,12 @@ def test_a_judge_is_asked_outside_of_a_transaction(hunt):
 )
 def test_a_clone_without_templates(hunt, clone, code, message):
     (clone / "things" / "templates.py").write_text(code, encoding="utf-8")
-    for named, error, expected in (
+    for folder, error, expected in (
         (clone, BadInput, message),
         ("/nowhere", NotFound, "name a clone"),
     ):
         with (
-            KnowledgeBase.open(hunt[0], read_only=True, prompts=f"official:{named}") as kb,
+            KnowledgeBase.open(hunt[0], read_only=True, prompts=f"official:{folder}") as kb,
             pytest.raises(error, match=expected),
         ):
             assert kb.prompts

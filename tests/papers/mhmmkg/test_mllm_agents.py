@@ -1,4 +1,4 @@
-"""The agents asked of a model: what it is told, what it is believed, what it costs."""
+"""Agents played by a model: its requests, the use of its replies, and their cost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def data(text):
 
 
 def role(text):
-    """Which agent a prompt speaks to."""
+    """The agent that a prompt addresses."""
     marks = {
         "topic": '"topic": the name',
         "expand": '"useful": the names',
@@ -51,16 +51,16 @@ def role(text):
         "describe": "tells it apart from things of its kind",
         "answer": "Give the answer in as few words",
     }
-    (found,) = (name for name, mark in marks.items() if mark in text)
-    return found
+    (agent,) = (name for name, mark in marks.items() if mark in text)
+    return agent
 
 
 class Script:
     """A model that plays every agent.
 
     Args:
-        topic: what it names.
-        useful: names that it finds useful, among whatever it is shown; None for all of them.
+        topic: the topic that it names.
+        useful: names that it calls useful; None for all names in the request.
         enough: ends of the paths that are enough.
     """
 
@@ -76,14 +76,16 @@ class Script:
         return {"reason": "It is named.", "topic": self.said_topic}
 
     def expand(self, request, text):
-        shown = [line["neighbour"] for line in data(text) if "neighbour" in line]
-        return {"reason": "So.", "useful": shown if self.useful is None else list(self.useful)}
+        neighbours = [line["neighbour"] for line in data(text) if "neighbour" in line]
+        return {"reason": "So.", "useful": neighbours if self.useful is None else list(self.useful)}
 
     def validate(self, request, text):
         end = [line for line in data(text) if "entity" in line][-1]["entity"]
-        said = {"reason": "So.", "enough": end in self.enough}
+        verdict = {"reason": "So.", "enough": end in self.enough}
         return (
-            {"caption": self.caption, **said} if "caption" in request.schema["properties"] else said
+            {"caption": self.caption, **verdict}
+            if "caption" in request.schema["properties"]
+            else verdict
         )
 
     def perceive(self, request, text):
@@ -98,8 +100,8 @@ class Script:
 
 @pytest.fixture
 def graph(kb, tmp_path):
-    """The paper's example: Rathian, an attack with pictures, and what it continues to."""
-    shown = [picture(tmp_path / f"rush{n}.png", n, size=(1500, 30)) for n in range(2)]
+    """The paper's example: Rathian, an attack with pictures, and the attack that follows."""
+    pictures = [picture(tmp_path / f"rush{n}.png", n, size=(1500, 30)) for n in range(2)]
     rush = {"caption": "Runs three times.", "caption by m-1": "Running.", "caption by m-2": "Runs."}
     kb.add_many(
         [
@@ -118,7 +120,7 @@ def graph(kb, tmp_path):
                 "Triple Rush",
                 id="Rathian>Triple Rush",
                 kind="attack",
-                images=tuple(shown),
+                images=tuple(pictures),
                 metadata=rush,
                 match=False,
                 relations=(
@@ -154,9 +156,9 @@ def texts(paths):
     return [path.text for path in paths]
 
 
-def asked(mllm, agent):
+def requests_to(mllm, agent):
     """The requests to one agent, in order of arrival."""
-    return [one for one in mllm.requests if role(one.messages[-1].text) == agent]
+    return [request for request in mllm.requests if role(request.messages[-1].text) == agent]
 
 
 # ---- the whole search --------------------------------------------------------------------------
@@ -187,14 +189,14 @@ def test_a_model_finds_the_papers_example(kb, graph):
 def test_each_agent_is_told_what_it_needs_and_as_data(kb, graph):
     mllm = ScriptedMLLM(Script(useful=["Triple Rush", "Bite"]))
     search(kb, mllm)
-    (topic,) = asked(mllm, "topic")
+    (topic,) = requests_to(mllm, "topic")
     assert QUERY.question in topic.messages[0].text
-    given = [{"known": QUERY.hints}, {"shown": QUERY.perception}]
-    assert data(topic.messages[0].text) == [*given, {"topics": ["Rathian", "Diablos"]}]
-    expand = asked(mllm, "expand")[0]
+    context = [{"known": QUERY.hints}, {"shown": QUERY.perception}]
+    assert data(topic.messages[0].text) == [*context, {"topics": ["Rathian", "Diablos"]}]
+    expand = requests_to(mllm, "expand")[0]
     queen = {"entity": "Rathian", "kind": "monster", "text": "The queen of the land."}
     assert data(expand.messages[0].text) == [
-        *given,
+        *context,
         {"path": "Rathian"},
         queen,
         {
@@ -211,9 +213,9 @@ def test_each_agent_is_told_what_it_needs_and_as_data(kb, graph):
             "kind": "attack",
         },
     ]
-    validate = asked(mllm, "validate")[1]
+    validate = requests_to(mllm, "validate")[1]
     assert data(validate.messages[0].text) == [
-        *given,
+        *context,
         {"path": RUSH},
         queen,
         {"entity": "Triple Rush", "kind": "attack", "caption": "Runs three times."},
@@ -223,7 +225,7 @@ def test_each_agent_is_told_what_it_needs_and_as_data(kb, graph):
 
 
 @pytest.mark.parametrize(
-    ("captions", "captioner", "told"),
+    ("captions", "captioner", "expected"),
     [
         ("human", "", "Runs three times."),
         ("offline", "m-2", "Runs."),
@@ -232,12 +234,12 @@ def test_each_agent_is_told_what_it_needs_and_as_data(kb, graph):
         ("none", "", None),
     ],
 )
-def test_whose_captions_are_told_is_as_the_setting_says(graph, captions, captioner, told):
+def test_whose_captions_are_told_is_as_the_setting_says(graph, captions, captioner, expected):
     mllm = ScriptedMLLM(Script())
     agents = ModelAgents(mllm, graph, captions=captions, captioner=captioner)
     rush = graph.hop(root(graph).end)[0]
     agents.validate(QUERY, [root(graph).then(rush)])
-    assert data(mllm.requests[0].messages[0].text)[-1].get("caption") == told
+    assert data(mllm.requests[0].messages[0].text)[-1].get("caption") == expected
 
 
 def test_online_the_pictures_are_seen_and_put_into_words(graph):
@@ -245,29 +247,29 @@ def test_online_the_pictures_are_seen_and_put_into_words(graph):
     mllm = ScriptedMLLM(script)
     agents = ModelAgents(mllm, graph, captions="online")
     explore(graph, QUERY, agents)
-    first, second, *third = asked(mllm, "validate")
+    first, second, *third = requests_to(mllm, "validate")
     assert (first.messages[0].pictures, third[0].messages[0].pictures) == ((), ())
-    assert [shown.image.size for shown in second.messages[0].pictures] == [(1024, 20), (1024, 20)]
+    assert [part.image.size for part in second.messages[0].pictures] == [(1024, 20), (1024, 20)]
     assert list(second.schema["properties"]) == ["caption", "reason", "enough"]
     assert "The pictures show the last entity" in second.messages[0].text
     assert "Runs three times." not in "".join(r.messages[0].text for r in mllm.requests)
-    rush = data(asked(mllm, "expand")[1].messages[0].text)[4]
+    rush = data(requests_to(mllm, "expand")[1].messages[0].text)[4]
     assert rush == {"entity": "Triple Rush", "kind": "attack", "caption": "It runs at the hunter."}
 
     again = Query("Is it strong?", hints="Rathian")
     explore(graph, again, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1))
-    later = [one for one in mllm.requests if again.question in one.messages[0].text]
-    assert "It runs at the hunter." not in "".join(one.messages[0].text for one in later)
+    later = [request for request in mllm.requests if again.question in request.messages[0].text]
+    assert "It runs at the hunter." not in "".join(request.messages[0].text for request in later)
 
 
 def test_pictures_that_are_gone_are_left_out_and_noted(graph):
     for file in graph.attributes(graph.hop(root(graph).end)[0].tail).images:
         file.unlink()
     mllm = ScriptedMLLM(Script())
-    found = explore(
+    result = explore(
         graph, QUERY, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1)
     )
-    entry = next(entry for entry in found.trace if entry.about == RUSH)
+    entry = next(entry for entry in result.trace if entry.about == RUSH)
     assert entry.remark.count("is not there: expected a picture file") == 2
     assert not entry.failed
 
@@ -275,16 +277,16 @@ def test_pictures_that_are_gone_are_left_out_and_noted(graph):
 def test_the_perceiver_puts_the_pictures_into_words(graph):
     mllm = ScriptedMLLM(Script())
     agents = ModelAgents(mllm, graph)
-    shown = Image.new("RGB", (3000, 1500), "green")
-    seen = agents.perceive(Query("What does it do?", pictures=(shown,), hints="Rathian"))
-    assert seen.perception == "A green wyvern charges."
+    photo = Image.new("RGB", (3000, 1500), "green")
+    perceived = agents.perceive(Query("What does it do?", pictures=(photo,), hints="Rathian"))
+    assert perceived.perception == "A green wyvern charges."
     (request,) = mllm.requests
-    assert [one.image.size for one in request.messages[0].pictures] == [(1024, 512)]
+    assert [part.image.size for part in request.messages[0].pictures] == [(1024, 512)]
     assert data(request.messages[0].text) == [{"known": "Rathian"}]
     assert agents.trace[-1].calls == 1
 
 
-# ---- many at once ------------------------------------------------------------------------------
+# ---- concurrency -------------------------------------------------------------------------------
 
 
 def star(kb, count):
@@ -346,19 +348,19 @@ def test_no_more_are_asked_at_once_than_workers(kb, monkeypatch):
     assert max(most) <= 3
 
 
-# ---- what a model makes of it ------------------------------------------------------------------
+# ---- replies -----------------------------------------------------------------------------------
 
 
 def test_names_are_taken_as_they_are_meant(graph):
     rathian = graph.hop(root(graph).end)
     rush = root(graph).then(rathian[0])
     steps = graph.hop(rush.end)
-    for said in ("bite", " BITE ", "Bite.", "—continues→ Bite"):
-        mllm = ScriptedMLLM([{"reason": "", "useful": [said]}])
-        (kept,) = ModelAgents(mllm, graph).expand(QUERY, [rush], 9)
-        assert kept == (steps[:1] if "continues" in said else steps)
-    for said in ("triplerush", "TRIPLE  RUSH", "Rathian>Triple Rush", "attack of Triple-Rush"):
-        mllm = ScriptedMLLM([{"reason": "", "useful": [said, "Triple Rush"]}])
+    for name in ("bite", " BITE ", "Bite.", "—continues→ Bite"):
+        mllm = ScriptedMLLM([{"reason": "", "useful": [name]}])
+        (chosen,) = ModelAgents(mllm, graph).expand(QUERY, [rush], 9)
+        assert chosen == (steps[:1] if "continues" in name else steps)
+    for name in ("triplerush", "TRIPLE  RUSH", "Rathian>Triple Rush", "attack of Triple-Rush"):
+        mllm = ScriptedMLLM([{"reason": "", "useful": [name, "Triple Rush"]}])
         assert ModelAgents(mllm, graph).expand(QUERY, [root(graph)], 9) == [rathian[:1]]
 
 
@@ -368,8 +370,8 @@ def test_names_without_letters_are_matched_as_they_are():
 
 
 def test_names_that_do_not_exist_are_left_out_and_noted(kb, graph):
-    named = ["Triple Rush", "Fire\x1b[31m Breath", "Moon"]
-    result = search(kb, ScriptedMLLM(Script(useful=named)), rounds=1)
+    names = ["Triple Rush", "Fire\x1b[31m Breath", "Moon"]
+    result = search(kb, ScriptedMLLM(Script(useful=names)), rounds=1)
     assert texts(result.leaves) == [RUSH]
     note = next(entry for entry in result.trace if entry.agent == "expansion")
     assert note.remark == (
@@ -383,12 +385,12 @@ def test_names_that_do_not_exist_are_left_out_and_noted(kb, graph):
 
 
 @pytest.mark.parametrize(
-    "said", ["I should think that all of them help.", "", '{"useful": {"all": 1}}']
+    "reply", ["I should think that all of them help.", "", '{"useful": {"all": 1}}']
 )
-def test_prose_and_nothing_count_as_nothing(kb, graph, said):
+def test_prose_and_nothing_count_as_nothing(kb, graph, reply):
     class Talking(Script):
         def expand(self, request, text):
-            return said
+            return reply
 
     result = search(kb, ScriptedMLLM(Talking()))
     assert texts(result.leaves) == ["Rathian"]
@@ -420,13 +422,13 @@ def test_a_model_that_never_says_enough_ends_with_leaves(kb, graph):
     assert result.stopped == "nothing was left to open; no path was enough"
 
 
-@pytest.mark.parametrize("said", ["Zorah", "", "rathian, I think"])
-def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(kb, graph, said):
-    result = search(kb, ScriptedMLLM(Script(topic=said)))
+@pytest.mark.parametrize("topic", ["Zorah", "", "rathian, I think"])
+def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(kb, graph, topic):
+    result = search(kb, ScriptedMLLM(Script(topic=topic)))
     assert result.topic.name == "Rathian"
     remark = result.trace[0].remark
     assert remark.endswith("Rathian is named in the query, so it was selected")
-    result = search(kb, ScriptedMLLM(Script(topic=said)), "What is it?", hints="")
+    result = search(kb, ScriptedMLLM(Script(topic=topic)), "What is it?", hints="")
     assert result.topic is None
     assert "is named in" not in result.trace[0].remark
 
@@ -472,15 +474,15 @@ def test_what_stands_in_the_graph_is_data(kb):
     mllm = ScriptedMLLM(Script(enough=()))
     query = Query("Which?", hints=f"Rathian {INJECTION}", perception=INJECTION)
     agents = ModelAgents(mllm, graph)
-    found = explore(graph, query, agents)
-    told = summarise(found.leaves, agents.knowledge)
+    result = explore(graph, query, agents)
+    summary = summarise(result.leaves, agents.knowledge)
     prompts = [request.messages[0].text for request in mllm.requests]
-    for text in [*prompts, fenced(told)]:
+    for text in [*prompts, fenced(summary)]:
         lines = data(text)
         assert "<|im_end|>" not in text
-        held = json.dumps(lines)
-        if "entity" in held:
-            assert json.dumps(injected) in held
+        dumped = json.dumps(lines)
+        if "entity" in dumped:
+            assert json.dumps(injected) in dumped
     assert {len(request.messages) for request in mllm.requests} == {1}
 
 
@@ -497,32 +499,32 @@ def test_where_the_budget_ends_what_was_replied_counts(graph, monkeypatch):
 
     script = Spending(enough=("Triple Rush",))
     monkeypatch.setattr(mllm_calls, "WORKERS", 1)
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(script), graph))
-    assert texts(found.paths) == [RUSH]
-    assert texts(found.leaves) == ["Rathian —attack of→ Tail Swing (poisons; when enraged)"]
-    assert found.stopped.startswith("the budget of the multimodal model is spent (4 calls of 4")
-    assert usage(found.trace)["calls"] == 4
+    result = explore(graph, QUERY, ModelAgents(ScriptedMLLM(script), graph))
+    assert texts(result.paths) == [RUSH]
+    assert texts(result.leaves) == ["Rathian —attack of→ Tail Swing (poisons; when enraged)"]
+    assert result.stopped.startswith("the budget of the multimodal model is spent (4 calls of 4")
+    assert usage(result.trace)["calls"] == 4
 
 
 def test_a_budget_that_is_spent_before_the_search_finds_nothing(graph):
     def spent(_):
         raise BudgetSpent("nothing is left")
 
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(spent), graph))
-    assert (found.paths, usage(found.trace)["calls"]) == ((), 0)
-    assert found.stopped == "nothing is left; no path was enough"
+    result = explore(graph, QUERY, ModelAgents(ScriptedMLLM(spent), graph))
+    assert (result.paths, usage(result.trace)["calls"]) == ((), 0)
+    assert result.stopped == "nothing is left; no path was enough"
 
 
 def test_tokens_are_counted(graph):
     class Counted(Script):
         def __call__(self, request):
-            said = super().__call__(request)
-            return Reply("", said, 100, 10, cached="topic" in said)
+            reply = super().__call__(request)
+            return Reply("", reply, 100, 10, cached="topic" in reply)
 
-    found = explore(
+    result = explore(
         graph, QUERY, ModelAgents(ScriptedMLLM(Counted()), graph), SearchLimits(max_rounds=0)
     )
-    assert usage(found.trace) == {
+    assert usage(result.trace) == {
         "calls": 2, "cached": 1,
         "prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 110,
     }  # fmt: skip
@@ -532,15 +534,15 @@ def test_tokens_are_counted(graph):
 
 
 def test_paths_become_evidence(graph):
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Script()), graph))
-    told = summarise(found.paths, Knowledge(graph, "human"))
-    assert told == [
+    result = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Script()), graph))
+    summary = summarise(result.paths, Knowledge(graph, "human"))
+    assert summary == [
         {"path": BITE},
         {"path": BECOME},
         {"entity": "Rathian", "kind": "monster", "text": "The queen of the land."},
         {"entity": "Triple Rush", "kind": "attack", "caption": "Runs three times."},
     ]
-    assert summarise(found.paths[:1], Knowledge(graph, "none")) == [
+    assert summarise(result.paths[:1], Knowledge(graph, "none")) == [
         {"path": BITE},
         {"entity": "Rathian", "kind": "monster", "text": "The queen of the land."},
     ]
@@ -557,8 +559,8 @@ def test_long_texts_are_told_in_part(kb):
 
 
 def test_of_many_pictures_the_first_ten_are_shown(kb, tmp_path):
-    shown = tuple(picture(tmp_path / f"frame{n}.png", n) for n in range(12))
-    kb.add(Unit("Rathian", id="Rathian", images=shown, relations=(ROAR,)))
+    images = tuple(picture(tmp_path / f"frame{n}.png", n) for n in range(12))
+    kb.add(Unit("Rathian", id="Rathian", images=images, relations=(ROAR,)))
     graph = Graph(kb._database.connection, kb._layout)
     mllm = ScriptedMLLM(Script())
     ModelAgents(mllm, graph, captions="online").validate(QUERY, [root(graph)])
@@ -581,7 +583,7 @@ def test_neighbours_are_told_shorter_than_the_path(kb):
     kb.add(Unit("Bite", id="Bite", texts=long, match=False))
     kb.add(Unit("Rathian", id="Rathian", texts=long, relations=(Relation("has", "Bite"),)))
     graph = Graph(kb._database.connection, kb._layout)
-    (rathian,) = (one for one in graph.topics(9) if one.name == "Rathian")
+    (rathian,) = (entity for entity in graph.topics(9) if entity.name == "Rathian")
     mllm = ScriptedMLLM(Script())
     ModelAgents(mllm, graph).expand(QUERY, [Path(rathian)], 9)
     *_, on_path, neighbour = data(mllm.requests[0].messages[0].text)
@@ -593,7 +595,7 @@ def test_neighbours_are_told_shorter_than_the_path(kb):
 
 
 def every(graph):
-    """The monsters and what Rathian's attacks are."""
+    """The monsters and the attacks of Rathian."""
     topics = graph.topics(9)
     return [*topics, *(step.tail for step in graph.hop(topics[0]))]
 
@@ -631,8 +633,8 @@ def test_captions_are_made_once_and_kept(kb, graph):
 
 def shown_units(kb, tmp_path, count):
     for n in range(count):
-        shown = picture(tmp_path / f"shown{n}.png", 50 + n)
-        kb.add(Unit(f"Move {n}", id=f"u{n}", images=(shown,), relations=(ROAR,)))
+        photo = picture(tmp_path / f"shown{n}.png", 50 + n)
+        kb.add(Unit(f"Move {n}", id=f"u{n}", images=(photo,), relations=(ROAR,)))
     return Graph(kb._database.connection, kb._layout)
 
 
@@ -649,10 +651,10 @@ def test_captions_that_fail_are_told_and_the_rest_goes_on(kb, tmp_path, monkeypa
 
     mllm = ScriptedMLLM(Failing())
     monkeypatch.setattr(captioning, "WORKERS", 2)
-    made = list(caption(graph, mllm, entities, model="m"))
-    failed = [one for one in made if isinstance(one, Quarantined)]
-    assert [one.unit.id for one in made if one not in failed] == ["u0", "u3"]
-    assert [one.item for one in failed] == ["u1", "u2", "u2"]
+    captions = list(caption(graph, mllm, entities, model="m"))
+    failed = [entry for entry in captions if isinstance(entry, Quarantined)]
+    assert [entry.unit.id for entry in captions if entry not in failed] == ["u0", "u3"]
+    assert [problem.item for problem in failed] == ["u1", "u2", "u2"]
     assert failed[0].reason == "the endpoint is down"
     assert "is not there" in failed[1].reason
     assert failed[2].reason == "none of its pictures can be shown, so the model was not asked"
@@ -676,7 +678,7 @@ def test_captioning_keeps_what_was_made_when_the_budget_ends(kb, tmp_path, monke
     (quarantined,) = report.quarantined
     assert quarantined.item == "u2 and those after it"
     assert "2 calls of 2" in quarantined.reason
-    assert [bool(graph.attributes(one).captions) for one in graph.topics(9)] == [
+    assert [bool(graph.attributes(entity).captions) for entity in graph.topics(9)] == [
         True, True, False, False, False,
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The six settings, end to end over a scripted endpoint: who is given what."""
+"""The six settings, end to end over a scripted endpoint: the data that each agent gets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def monsters(kb, tmp_path):
 
 
 def plays(enough=("Bite",), stumbles=()):
-    """What an endpoint says that plays every agent."""
+    """The replies of an endpoint that plays every agent."""
 
     def say(body):
         content = body["messages"][-1]["content"]
@@ -68,12 +68,12 @@ def plays(enough=("Bite",), stumbles=()):
         if playing == "topic":
             return says(json.dumps({"reason": "It is named.", "topic": "Rathian"}))
         if playing == "expand":
-            shown = [line["neighbour"] for line in data(text) if "neighbour" in line]
-            return says(json.dumps({"reason": "So.", "useful": shown}))
+            neighbours = [line["neighbour"] for line in data(text) if "neighbour" in line]
+            return says(json.dumps({"reason": "So.", "useful": neighbours}))
         if playing == "validate":
             end = [line for line in data(text) if "entity" in line][-1]["entity"]
-            said = {"caption": ONLINE, "reason": "So.", "enough": end in enough}
-            return says(json.dumps(said))
+            verdict = {"caption": ONLINE, "reason": "So.", "enough": end in enough}
+            return says(json.dumps(verdict))
         return says(SEEN if playing == "perceive" else "Bite")
 
     return say
@@ -92,7 +92,7 @@ def played(endpoint):
 
 
 @pytest.mark.parametrize(
-    ("setting", "agents", "seen", "told"),
+    ("setting", "agents", "with_pictures", "included"),
     [
         ("vanilla", ["answer"], [True], []),
         ("vanilla+", ["answer"], [False], [PEOPLE]),
@@ -112,19 +112,21 @@ def played(endpoint):
         ),
     ],
 )
-def test_a_setting_gives_what_table_2_says_and_nothing_else(monsters, setting, agents, seen, told):
+def test_a_setting_gives_what_table_2_says_and_nothing_else(
+    monsters, setting, agents, with_pictures, included
+):
     with serving(by=plays()) as endpoint:
         answered = ask(monsters, setting, endpoint, gold=GOLD)
     assert (answered.answer, answered.failed, answered.setting) == ("Bite", "", setting)
     assert played(endpoint) == agents
-    assert [bool(endpoint.pictures(n)) for n in range(len(agents))] == seen
+    assert [bool(endpoint.pictures(n)) for n in range(len(agents))] == with_pictures
     (last,) = endpoint.texts(len(agents) - 1)
     assert QUESTION in last
     assert HINT in last
     every = (PEOPLE, SEEN, BITE, OF_PEOPLE, OFFLINE, ONLINE)
-    assert [part for part in every if part in last.replace('\\"', '"')] == told
+    assert [part for part in every if part in last.replace('\\"', '"')] == included
     others = "".join(text for n in range(len(agents)) for text in endpoint.texts(n))
-    assert [part for part in every if part in others] == told
+    assert [part for part in every if part in others] == included
     assert (answered.search is not None) == ("topic" in agents)
     assert answered.usage == {
         "calls": len(agents),
@@ -133,29 +135,29 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(monsters, setting, a
         "completion_tokens": 7 * len(agents),
         "cached_tokens": 0,
     }
-    assert [path.text for path in answered.paths] == ([BITE] if BITE in told else [])
+    assert [path.text for path in answered.paths] == ([BITE] if BITE in included else [])
     assert (answered.trace[-1].agent, answered.trace[-1].said) == ("answer", "Bite")
 
 
 def test_pictures_are_sent_in_the_size_that_the_paper_has(monsters):
     with serving(by=plays()) as endpoint:
         ask(monsters, "vanilla", endpoint)
-        assert [shown.size for shown in endpoint.pictures(0)] == [(1024, 512)]
+        assert [image.size for image in endpoint.pictures(0)] == [(1024, 512)]
 
 
 def test_the_result_is_told_as_json(monsters):
     with serving(by=plays()) as endpoint:
         answered = ask(monsters, "perceptive", endpoint)
-    told = answered.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["setting"] == "perceptive"
-    assert told["perception"] == PEOPLE
-    assert told["paths"] == [BITE]
-    assert told["found"]["stopped"] == "nothing was left to open"
-    assert [entry["agent"] for entry in told["trace"]] == [
+    document = answered.to_dict()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["setting"] == "perceptive"
+    assert document["perception"] == PEOPLE
+    assert document["paths"] == [BITE]
+    assert document["found"]["stopped"] == "nothing was left to open"
+    assert [entry["agent"] for entry in document["trace"]] == [
         "topic", "validation", "expansion", "validation", "expansion", "validation", "answer",
     ]  # fmt: skip
-    assert told["usage"]["calls"] == 7
+    assert document["usage"]["calls"] == 7
 
 
 def test_where_no_path_is_enough_the_best_leaves_are_told(monsters):
@@ -214,7 +216,7 @@ def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(monsters
     assert OFFLINE not in last
 
 
-# ---- what a setting refuses, and where a model fails --------------------------------------------
+# ---- refusals and failures ----------------------------------------------------------------------
 
 
 def test_settings_refuse_what_they_cannot_do(monsters):
