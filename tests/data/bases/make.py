@@ -1,11 +1,12 @@
 """Make the stored base of a released version: python make.py CHECKOUT
 
-CHECKOUT is a checkout of the release, for example by `git worktree add /tmp/release 0.1.0`. Its own
-`ku` makes the base, with the packages of the Python that runs this file. Written beside this file:
+CHECKOUT is a checkout of the release, for example by `git worktree add /tmp/release 0.1.0`. Its
+`ku` makes the base, with the packages of the Python that runs this file. The script writes into its
+own folder:
 
-    VERSION.tar.gz              the base, and what that version printed: answers.json
+    VERSION.tar.gz              the base, and the output of that version: answers.json
     VERSION-export.tar.gz       its Parquet export
-    VERSION-increments.tar.gz   of 0.3.0: an earlier copy, and an increment that follows it
+    VERSION-increments.tar.gz   for 0.3.0: an earlier copy, and an increment that follows it
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def main(checkout: Path) -> None:
             try:
                 cli.main()
             except SystemExit as ended:
-                if ended.code not in (None, 0, 3):  # 3: a relation ends at a name without a unit
+                if ended.code not in (None, 0, 3):  # 3: the target of a relation is not a unit
                     raise
         return json.loads(out.getvalue())
 
@@ -94,9 +95,9 @@ def main(checkout: Path) -> None:
 
 
 def pack(name: str, *folders: str) -> None:
-    """Write folders of the work folder to an archive, without what other versions make again."""
+    """Write folders of the work folder to an archive, without files that other versions rebuild."""
 
-    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    def clean_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if entry.name.endswith((".lock", "-shm")) or "/indexes/" in entry.name:
             return None
         entry.uid = entry.gid = entry.mtime = 0
@@ -105,7 +106,7 @@ def pack(name: str, *folders: str) -> None:
 
     with tarfile.open(HERE / f"{name}.tar.gz", "w:gz", compresslevel=9) as archive:
         for folder in folders:
-            archive.add(WORK / folder, folder, filter=kept)
+            archive.add(WORK / folder, folder, filter=clean_entry)
 
 
 if __name__ == "__main__":
