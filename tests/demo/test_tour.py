@@ -37,17 +37,17 @@ def tour(tmp_path_factory):
 
 
 def answers(lines):
-    asked = [line.removeprefix("    question  ") for line in lines if "    question  " in line]
-    given = [line.removeprefix("    answer    ") for line in lines if "    answer    " in line]
-    return dict(zip(asked, given, strict=True))
+    questions = [line.removeprefix("    question  ") for line in lines if "    question  " in line]
+    values = [line.removeprefix("    answer    ") for line in lines if "    answer    " in line]
+    return dict(zip(questions, values, strict=True))
 
 
 def seen_first(lines):
-    """The country that was seen, by question."""
-    asked = [line.removeprefix("    question  ") for line in lines if "    question  " in line]
-    seen = [line.removeprefix("    seen      ") for line in lines if "    seen      " in line]
-    names = [re.split(r" at \(|:", line)[0] for line in seen]
-    return dict(zip(asked, names, strict=True))
+    """The first country recognised in the picture, by question."""
+    questions = [line.removeprefix("    question  ") for line in lines if "    question  " in line]
+    sightings = [line.removeprefix("    seen      ") for line in lines if "    seen      " in line]
+    names = [re.split(r" at \(|:", line)[0] for line in sightings]
+    return dict(zip(questions, names, strict=True))
 
 
 def test_ten_questions_are_asked_and_answered(tour):
@@ -59,10 +59,10 @@ def test_ten_questions_are_asked_and_answered(tour):
 
 def test_all_are_recognised_and_answered_right(tour):
     _, _, lines = tour
-    found, seen = answers(lines), seen_first(lines)
-    recognised = [s.question for s in STOPS if seen[s.question] == countries()[s.country].name]
+    tour_answers, sightings = answers(lines), seen_first(lines)
+    recognised = [s.question for s in STOPS if sightings[s.question] == countries()[s.country].name]
     assert len(recognised) == len(STOPS)
-    wrong = {q: found[q] for q in recognised if not exact_match(found[q], [GOLD[q]])}
+    wrong = {q: tour_answers[q] for q in recognised if not exact_match(tour_answers[q], [GOLD[q]])}
     assert wrong == {}
 
 
@@ -73,8 +73,8 @@ def test_what_the_base_does_not_know_is_not_answered(tour):
 
 def test_an_answer_over_two_relations_shows_its_paths(tour):
     _, report, lines = tour
-    shown = lines[lines.index("    question  Which neighbours of this country use the euro?") :]
-    paths = [line.split(maxsplit=1)[1] for line in shown[: shown.index("")] if "→" in line]
+    section = lines[lines.index("    question  Which neighbours of this country use the euro?") :]
+    paths = [line.split(maxsplit=1)[1] for line in section[: section.index("")] if "→" in line]
     assert len(paths) == 5
     assert "Germany —borders→ Luxembourg —currency→ euro" in paths
     page = re.sub("<[^>]+>", "", report.read_text(encoding="utf-8"))
@@ -121,9 +121,9 @@ def test_the_graph_says_which_neighbours_use_the_euro(tour, name, neighbours):
     folder, _, _ = tour
     with KnowledgeBase.open(folder / "kb") as kb:
         graph = Graph(kb._database.connection, kb._layout)
-        found = euro_paths(graph, name)
-        assert {path.entities[1].name for path in found} == neighbours
-        assert len({path.end.row for path in found}) <= 1
+        paths = euro_paths(graph, name)
+        assert {path.entities[1].name for path in paths} == neighbours
+        assert len({path.end.row for path in paths}) <= 1
         (euro,) = graph.find("euro")
         assert (euro.kind, euro.unit) == ("currency", None)
 
