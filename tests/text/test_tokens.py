@@ -25,8 +25,8 @@ def test_cjk_runs_become_bigrams_with_the_last_character_once_more():
 
 
 def test_terms_are_stems_of_a_language():
-    said = words("The bridges were rebuilt; Häuser")
-    assert index_terms(said, "english") == "the bridg were rebuilt hauser"
+    tokens = words("The bridges were rebuilt; Häuser")
+    assert index_terms(tokens, "english") == "the bridg were rebuilt hauser"
     assert query_terms(words("Häusern, Haus"), "german") == ["haus", "haus"]
 
 
@@ -50,7 +50,7 @@ def test_tokens_lie_in_the_text_in_order(text):
 
 @given(st.text(), st.text())
 def test_a_query_for_a_part_finds_the_whole(text, part):
-    """Every term that is looked for stands in the index of any text around it, but for edges."""
-    held = set(index_terms(words(f"{text} x {part} x {text}"), "english").split(" "))
+    """Each query term is in the index of any text around the part, except at the edges."""
+    entries = set(index_terms(words(f"{text} x {part} x {text}"), "english").split(" "))
     for term in query_terms(words(part), "english"):
-        assert term in held or any(other.startswith(term) for other in held)
+        assert term in entries or any(entry.startswith(term) for entry in entries)

@@ -5,7 +5,7 @@ from ku_rag.text.values import find_values, quantity
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "found"),
+    ("kind", "text", "values"),
     [
         ("date", "Born on 3 May 1964, or in July 1965, he won in 1990.",
          ["3 May 1964", "July 1965", "1990"]),
@@ -27,8 +27,8 @@ from ku_rag.text.values import find_values, quantity
         ("place", "The hall stands in Lima, Peru.", ["Lima, Peru"]),
     ],
 )  # fmt: skip
-def test_values_of_a_kind(kind, text, found):
-    assert [text[slice(*value)] for value in find_values(text, kind)] == found
+def test_values_of_a_kind(kind, text, values):
+    assert [text[slice(*value)] for value in find_values(text, kind)] == values
 
 
 @pytest.mark.parametrize(
