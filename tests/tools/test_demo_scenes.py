@@ -30,9 +30,9 @@ def scenes(rounds):
 
 
 def test_a_seed_gives_the_same_scene_every_time():
-    one, again = benchmark_scene(10_003), benchmark_scene(10_003)
-    assert ImageChops.difference(one.image, again.image).getbbox() is None
-    assert (one.country, one.box, one.shot) == (again.country, again.box, again.shot)
+    scene, again = benchmark_scene(10_003), benchmark_scene(10_003)
+    assert ImageChops.difference(scene.image, again.image).getbbox() is None
+    assert (scene.country, scene.box, scene.shot) == (again.country, again.box, again.shot)
 
 
 def test_a_third_is_small_and_three_tenths_are_hidden_or_have_a_distractor(scenes):
@@ -93,9 +93,9 @@ def test_a_still_flag_covers_its_quad_with_its_own_colours():
 def test_homography_takes_the_unit_square_to_the_quad():
     quad = np.array([[10.0, 20], [110, 5], [120, 90], [0, 70]])
     matrix = homography(quad)
-    for corner, wanted in zip(((0, 0), (1, 0), (1, 1), (0, 1)), quad, strict=True):
+    for corner, expected in zip(((0, 0), (1, 0), (1, 1), (0, 1)), quad, strict=True):
         x, y, depth = matrix @ np.array([*corner, 1.0])
-        assert (x / depth, y / depth) == pytest.approx(tuple(wanted))
+        assert (x / depth, y / depth) == pytest.approx(tuple(expected))
 
 
 def test_turning_in_the_plane_keeps_the_area():
@@ -139,9 +139,9 @@ def test_all_countries_come_up(scenes):
 
 
 def test_the_scenes_of_the_demo_are_those_that_are_made():
-    made = list(tour_scenes())
-    assert [scene.country for scene in made] == [stop.country for stop in STOPS]
+    generated = list(tour_scenes())
+    assert [scene.country for scene in generated] == [stop.country for stop in STOPS]
     stored = [load_picture(path) for path in sorted(SCENES.iterdir())]
-    for scene, picture in zip(made, stored, strict=True):
+    for scene, picture in zip(generated, stored, strict=True):
         # JPEG libraries differ in the last bits.
         assert np.asarray(ImageChops.difference(scene.image, picture)).mean() < 1

@@ -7,12 +7,12 @@ from tools.demo_data.texts import join_names, write_texts
 
 
 def test_borders_are_told_by_both_sides():
-    known = countries()
+    by_id = countries()
     one_sided = [
         (c.name, name)
-        for c in known.values()
+        for c in by_id.values()
         for name in c.neighbours or ()
-        if (other := country_named(name)) and c.name not in other.neighbours
+        if (neighbour := country_named(name)) and c.name not in neighbour.neighbours
     ]
     assert one_sided == []
 
@@ -75,14 +75,14 @@ def test_every_country_leads_to_its_neighbours_and_its_currency():
     records = {c.id: unit_record(c)["relations"] for c in countries().values()}
     for c in countries().values():
         stated = records[c.id]
-        borders = [one["target"] for one in stated if one["relation"] == "borders"]
+        borders = [relation["target"] for relation in stated if relation["relation"] == "borders"]
         assert len(borders) == len(c.neighbours or ())
         for name, target in zip(c.neighbours or (), borders, strict=True):
-            known = country_named(name)
-            assert target == (known.id if known else name)
-            if known:
+            neighbour = country_named(name)
+            assert target == (neighbour.id if neighbour else name)
+            if neighbour:
                 back = {"relation": "borders", "target": c.id}
-                assert back in records[known.id]
-        currencies = [one for one in stated if one["relation"] == "currency"]
+                assert back in records[neighbour.id]
+        currencies = [relation for relation in stated if relation["relation"] == "currency"]
         kind = {"relation": "currency", "target": c.currency, "target_kind": "currency"}
         assert currencies == ([kind] if c.currency else [])
