@@ -31,7 +31,7 @@ class Tensor:
 
 
 class Global:
-    """A name of a module that need not be installed."""
+    """A name in a module that need not be installed."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
@@ -59,7 +59,8 @@ class Pickler(pickle._Pickler):
 
 def write(path, tensors, *, storages, beginning=(0x1950A86A20F9469CFC6C, 1001)):
     out = io.BytesIO()
-    for value in (*beginning, {"little_endian": True}, tensors, [one.key for one in storages]):
+    keys = [storage.key for storage in storages]
+    for value in (*beginning, {"little_endian": True}, tensors, keys):
         Pickler(out, 2).dump(value)
     for storage in storages:
         out.write(storage.array.size.to_bytes(8, "little") + storage.array.tobytes())

@@ -1,4 +1,4 @@
-"""Weights of known models: the facts, where they lie, how they come, and how they are checked."""
+"""Weights of known models: catalogue, location, download and verification."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture(autouse=True)
 def places(tmp_path, monkeypatch):
-    """Empty places for weights, and no way out but to this machine."""
+    """Empty folders for weights, and no network but this machine."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KU_CACHE", str(tmp_path / "ku"))
@@ -75,7 +75,7 @@ def listed(ku):
 
 @pytest.fixture
 def put(ku, listed):
-    """Put a model where `ku models path` says: files of the right sizes, taking no space."""
+    """Put a model where `ku models path` says: sparse files of the right sizes."""
 
     def run(name, path=None):
         if path is None:
@@ -99,7 +99,7 @@ def in_hub(model):
     return Path(os.environ["HF_HOME"], "hub", folder, "snapshots", revision, file)
 
 
-# The facts
+# The catalogue
 
 
 def test_known_models_are_complete(listed):
@@ -152,15 +152,15 @@ def test_the_real_minilm_is_right_to_the_byte(ku, put, monkeypatch):
     shutil.rmtree(own)
     own.symlink_to(Path(str(packaged)), target_is_directory=True)
     code, out, _ = ku("models", "verify", "--json")
-    found = {"name": "all-MiniLM-L6-v2", "path": str(own), "ok": True, "problem": ""}
-    assert (code, json.loads(out)) == (0, {"ok": True, "models": [found]})
+    report = {"name": "all-MiniLM-L6-v2", "path": str(own), "ok": True, "problem": ""}
+    assert (code, json.loads(out)) == (0, {"ok": True, "models": [report]})
     monkeypatch.setattr(socket, "socket", None)
     code, out, err = ku("models", "pull", "all-MiniLM-L6-v2", "--json")
     assert json.loads(out) == {"models": [{"name": "all-MiniLM-L6-v2", "path": str(own)}]}
     assert (code, err) == (0, "")
 
 
-# Where they lie
+# Locations
 
 
 def test_our_folder_and_the_hub_cache_follow_the_environment(tmp_path, monkeypatch, ku):
@@ -223,7 +223,7 @@ def test_an_unknown_name_lists_the_known_ones(ku, listed):
     assert all(name in err for name in listed)
 
 
-# How they come
+# Downloads
 
 
 def serve_another_file(release):
@@ -288,7 +288,7 @@ def test_offline_nothing_is_asked_for(ku, tmp_path, monkeypatch, name):
     assert str(tmp_path / "ku" / "weights" / f"{name}.pt") in err.splitlines()[-1]
 
 
-# From the Hugging Face Hub: it reads its environment when it is imported, hence other processes.
+# From the Hugging Face Hub: its library reads the environment on import, hence other processes.
 
 _PULL = """
 import json, sys
@@ -315,7 +315,7 @@ def pulled(model, endpoint, *, before="", **environment):
 
 @pytest.fixture
 def on_hub():
-    """A model of a large and a small file, and a Hub that has it."""
+    """A model of a large and a small file, and a Hub that serves it."""
     large = BODY * 1_000
     model = Model(
         "pair",
@@ -361,8 +361,8 @@ def test_a_model_of_the_hub_is_downloaded_into_its_cache(on_hub, tmp_path):
 def test_a_damaged_file_in_the_hub_cache_is_fetched_again(on_hub):
     hub, model = on_hub
     snapshot = Path(pulled(model, hub.url).stdout.strip())
-    for one in ("model.safetensors", "1_Pooling/config.json"):
-        path = snapshot / one
+    for name in ("model.safetensors", "1_Pooling/config.json"):
+        path = snapshot / name
         path.resolve().write_bytes(path.read_bytes()[::-1])
     assert pulled(model, hub.url).stdout.strip() == str(snapshot)
     for name, content in (("model.safetensors", BODY * 1_000), ("1_Pooling/config.json", b"{}")):
@@ -373,32 +373,34 @@ def test_a_hub_that_serves_something_else_is_refused(on_hub):
     hub, model = on_hub
     small = next(path for path in hub.files if path.endswith(".json"))
     hub.files[small] = b"[]"
-    done = pulled(model, hub.url)
-    assert done.returncode == 1
-    assert re.match(r"Corrupt: .*config\.json has the sha256 .*, or put the files", done.stderr)
+    process = pulled(model, hub.url)
+    assert process.returncode == 1
+    assert re.match(r"Corrupt: .*config\.json has the sha256 .*, or put the files", process.stderr)
 
 
 def test_a_hub_that_does_not_have_it(on_hub):
     hub, model = on_hub
     hub.files = {path: body for path, body in hub.files.items() if path.endswith("safetensors")}
-    done = pulled(model, hub.url)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"NotFound: {model.source} cannot be downloaded (")
-    assert len(done.stderr.splitlines()) == 1
+    process = pulled(model, hub.url)
+    assert process.returncode == 1
+    assert process.stderr.startswith(f"NotFound: {model.source} cannot be downloaded (")
+    assert len(process.stderr.splitlines()) == 1
 
 
 def test_only_pulling_from_the_hub_needs_its_library(on_hub, listed):
     hub, model = on_hub
     without = "import sys; sys.modules['huggingface_hub'] = None\n"
-    done = pulled(model, hub.url, before=without)
-    assert done.stderr.startswith("MissingExtra: ")
-    assert 'pip install "ku-rag[models]"' in done.stderr
+    process = pulled(model, hub.url, before=without)
+    assert process.stderr.startswith("MissingExtra: ")
+    assert 'pip install "ku-rag[models]"' in process.stderr
     code = (
         f"{without}from ku_rag.cli import main\nsys.argv = ['ku', 'models', 'list', '--json']\n"
         "try:\n    main()\nexcept SystemExit:\n    print()\n    print(' '.join(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    data, *_, imported = done.stdout.splitlines()
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    data, *_, imported = process.stdout.splitlines()
     assert len(json.loads(data)["models"]) == len(listed)
     assert not {"torch", "numpy", "rich.console", "ultralytics"} & set(imported.split())
 
@@ -430,9 +432,9 @@ def test_verify_ends_with_1_when_one_is_damaged(ku, put, listed):
     assert ku("models", "verify") == (0, "no known model is here\n", "")
     own = put("yolov8n-seg")
     code, out, _ = ku("models", "verify", "--json")
-    (found,) = json.loads(out)["models"]
-    assert (code, found["ok"], found["path"]) == (1, False, str(own))
-    assert found["problem"].endswith(f"expected {listed['yolov8n-seg']['sha256']}")
+    (entry,) = json.loads(out)["models"]
+    assert (code, entry["ok"], entry["path"]) == (1, False, str(own))
+    assert entry["problem"].endswith(f"expected {listed['yolov8n-seg']['sha256']}")
     code, out, _ = ku("models", "verify", "yolov8n-seg")
     assert (code, out[:20]) == (1, "damaged yolov8n-seg:")
     code, _, err = ku("models", "verify", "longclip-L")
