@@ -1,4 +1,4 @@
-"""RapidOCR, on pictures that are drawn here."""
+"""RapidOCR, on pictures that these tests draw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ocr, needs_ocr]
 
 
 def label(*lines, size=(640, 400)):
-    """A label with lines of print, in Aileron, which Pillow carries."""
+    """A label with lines of print, in Aileron, the font of Pillow."""
     image = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(image)
     for n, line in enumerate(lines):

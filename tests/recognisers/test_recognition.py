@@ -1,4 +1,4 @@
-"""Words printed in pictures, by a recogniser that knows words by their colours."""
+"""Words printed in pictures, with a recogniser that maps colours to words."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def plug_in(tmp_path, monkeypatch):
 
 
 def carton(path, *words, seed=1, scale=1):
-    """A picture of coloured blocks with words on it, one below the other."""
+    """A picture of coloured blocks with words below each other."""
     image = Image.open(picture(path, seed, (320, 240)))
     image = image.resize((320 * scale, 240 * scale), Image.Resampling.NEAREST)
     draw = ImageDraw.Draw(image)
@@ -84,11 +84,11 @@ def test_a_misread_word_decides_between_units_that_look_alike(tmp_path):
     photo = carton(tmp_path / "photo.png", "Morqonsol", "apelsin 100%", scale=8)
     with make_base(tmp_path) as kb:
         answer = kb.query(photo, "What is the price?")
-        best, other = answer.units[:2]
-        assert (best.id, other.id) == ("sun", "calm")
+        best, second = answer.units[:2]
+        assert (best.id, second.id) == ("sun", "calm")
         assert best.why.endswith("read in the picture: Morqonsol, apelsin 100%")
-        assert other.why.endswith("read in the picture: apelsin 100%")
-        assert best.evidence > other.evidence
+        assert second.why.endswith("read in the picture: apelsin 100%")
+        assert best.evidence > second.evidence
         words = answer.to_dict()["words"]
         assert [(w["evidence"], w["text"], w["confidence"]) for w in words] == [
             ("W1", "Morqonsol", 0.9),
@@ -185,8 +185,8 @@ def test_words_outside_of_the_region_that_is_asked_about_do_not_count(tmp_path):
         for name in ("Morgonsol", "Kvällsro"):
             kb.add(Unit(name, id=name, images=(carton(tmp_path / f"{name}.png"),)))
         for question in ("the red thing", "the thing"):
-            found = kb.query(tmp_path / "photo.png", question).units
-            whys[question] = {unit.id for unit in found if "read in the picture" in unit.why}
+            units = kb.query(tmp_path / "photo.png", question).units
+            whys[question] = {unit.id for unit in units if "read in the picture" in unit.why}
     assert whys == {"the red thing": {"Morgonsol"}, "the thing": {"Morgonsol", "Kvällsro"}}
 
 
@@ -276,12 +276,12 @@ def test_reindexing_reads_the_words_that_were_not_read(tmp_path, monkeypatch):
     photo = carton(tmp_path / "photo.png", "Morqonsol")
     with make_base(tmp_path, "none") as kb:
         assert "words" not in kb.query(photo, "What is this?").to_dict()
-    read = []
+    counts = []
     for recogniser in ("none", "colours", "colours", "others"):
         monkeypatch.setenv("KU_RECOGNISER", recogniser)
-        done = CliRunner().invoke(cli, ["reindex", "--kb", str(tmp_path / "kb"), "--json"])
-        read.append(json.loads(done.stdout)["pictures_read"])
-    assert read == [0, 2, 0, 2]
+        result = CliRunner().invoke(cli, ["reindex", "--kb", str(tmp_path / "kb"), "--json"])
+        counts.append(json.loads(result.stdout)["pictures_read"])
+    assert counts == [0, 2, 0, 2]
     with KnowledgeBase.open(tmp_path / "kb") as kb:
         assert kb.query(photo, "What is this?").units[0].id == "sun"
         kb.export(tmp_path / "all")
