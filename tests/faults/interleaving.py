@@ -1,8 +1,8 @@
-"""Two writers and a reader of one base, each with a session of its own, in an order by seed.
+"""Two writers and a reader of one base, each with its own session, in an order that a seed decides.
 
 `python -m tests.faults.interleaving FOLDER SEED COUNT` plays COUNT orders and prints a JSON line
-for each, and for the first once more: the seed, a hash of the order, the number of switches, and
-what went wrong.
+for each, and for the first a second time: the seed, a hash of the order, the number of switches,
+and the problem, if any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONG_WAIT = {"lock_wait_s": 3600.0}
 
 
 def open_base(path: Path, **options: Any) -> KnowledgeBase:
-    """A session of its own, as another process would have."""
+    """A separate session, as another process would have."""
     return KnowledgeBase.open(path, encoder=FIRST, **LONG_WAIT, **options)
 
 
@@ -53,10 +53,10 @@ def write_pairs(kb: KnowledgeBase, writer: str, image: Path) -> None:
 
 
 def read_pairs(kb: KnowledgeBase, reads: int = 6) -> None:
-    """Read again and again; each state holds whole pairs and never goes back.
+    """Read repeatedly; each state contains whole pairs and no state is older than the one before.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: a state violates this.
     """
     last: dict[str, set[int]] = {"north": set(), "south": set()}
     for _ in range(reads):
@@ -124,8 +124,8 @@ def play(root: Path, template: Path, image: Path, seed: int) -> dict[str, Any]:
 
 
 def run(root: Path, seed: int, count: int) -> None:
-    """Play so many orders, from a seed on, and the first of them once more."""
-    kept = scheduler.install()
+    """Play `count` orders, from a seed on, and the first of them a second time."""
+    vfs = scheduler.install()
     image = picture(root / "image.png", 1, (24, 16))
     with open_base(root / "template", create=True) as kb:
         kb.add(Unit("Zero", id="zero", texts=("Nothing happens to it.",)))
@@ -137,7 +137,7 @@ def run(root: Path, seed: int, count: int) -> None:
         report = play(root, root / "template", image, number)
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
-    del kept
+    del vfs
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A scheduler that lets one thread run at a time and chooses the next one by a seed.
 
 Threads are switched at control points: operations of SQLite's VFS, sleeps of code that waits for a
-lock, and statements that begin or end a transaction. A thread that waits for a lock comes to a
-control point again and again, so another one runs meanwhile; the order depends on the seed alone.
+lock, and statements that begin or end a transaction. A thread that waits for a lock reaches a
+control point repeatedly, so that other threads run meanwhile; only the seed decides the order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE_S = 120
 
 
 class Stuck(AssertionError):
-    """A thread did not come to a control point."""
+    """A thread did not reach a control point."""
 
 
 class Scheduler:
@@ -43,11 +43,11 @@ class Scheduler:
         self.errors: list[BaseException] = []
 
     def is_mine(self) -> bool:
-        """Whether the calling thread is one that this schedules."""
+        """Whether the scheduler runs the calling thread."""
         return threading.get_ident() in self._numbers
 
     def point(self, name: str) -> None:
-        """Let another thread run, if the caller is one of ours; or go on."""
+        """Let another thread run, if the scheduler runs the calling thread."""
         number = self._numbers.get(threading.get_ident())
         if number is None:
             return
@@ -68,7 +68,7 @@ class Scheduler:
         """Run functions until all have returned.
 
         Raises:
-            BaseException: the first error of one of them.
+            BaseException: the first error that a function raised.
         """
         threads = [
             threading.Thread(target=self._play, args=(number, function))
@@ -96,7 +96,7 @@ class Scheduler:
             self.errors.append(error)
         finally:
             with self._turn:
-                del self._numbers[threading.get_ident()]  # the system may use it again
+                del self._numbers[threading.get_ident()]  # the system may reuse it
                 self._waiting.discard(number)
                 self._choose()
 
@@ -140,10 +140,10 @@ class _SteppedVFS(apsw.VFS):
 
 
 def install() -> list[object]:
-    """Make control points of this process's VFS and sleeps; the result must be kept.
+    """Add control points to the VFS and the sleeps of this process; the caller keeps the result.
 
-    It is called before the first knowledge base is opened, because the page checksums stack on the
-    VFS that is the default then.
+    Call it before the first knowledge base is opened, because the page checksums stack on the VFS
+    that is the default at that time.
     """
     if "cksmvfs" in apsw.vfs_names():
         raise RuntimeError("cksumvfs is loaded already: install the control points before it")

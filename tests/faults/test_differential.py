@@ -1,4 +1,4 @@
-"""Long random sequences of changes, restarts and copies, beside a plain model of the base.
+"""Long random sequences of changes, restarts and copies of a base, compared with a plain model.
 
 A failure names its seed; `KU_SEED=N` runs one sequence with it.
 """
@@ -29,7 +29,7 @@ RARE = ("compact", "reindex", "reopen", "snapshot", "export")
 
 
 class Sequence:
-    """A base and its model, to which random operations happen."""
+    """A base and its model, changed by the same random operations."""
 
     def __init__(self, root, rng):
         self.root, self.rng, self.model = root, rng, Model()
@@ -85,16 +85,16 @@ class Sequence:
     def do_update(self):
         if (unit_id := self._some_unit()) is None:
             return
-        what = self.rng.choice(["texts", "images", "name", "metadata"])
-        if what == "texts":
+        field = self.rng.choice(["texts", "images", "name", "metadata"])
+        if field == "texts":
             texts = self.rng.sample(TEXTS, self.rng.randint(0, 2))
             self.kb.update(unit_id, texts=texts)
             self.model.update_texts(unit_id, texts)
-        elif what == "images":
+        elif field == "images":
             images = self.rng.sample(self.pictures, self.rng.randint(0, 2))
             self.kb.update(unit_id, images=images)
             self.model.update_pictures(unit_id, {image.read_bytes() for image in images})
-        elif what == "name":
+        elif field == "name":
             name = self.rng.choice(NAMES)
             self.kb.update(unit_id, name=name)
             self.model.rename(unit_id, name)
@@ -185,15 +185,15 @@ def test_a_base_equals_its_model(tmp_path, rounds, part):
     steps = rounds(25, 25_000)
     seed = int(os.environ.get("KU_SEED", SEED + part))
     sequence = Sequence(tmp_path, random.Random(seed))
-    done = []
+    history = []
     try:
         for number in range(1, steps + 1):
-            done.append(sequence.step())
+            history.append(sequence.step())
             if number % 5 == 0:
                 sequence.check(whole=number % 25 == 0)
     except Exception as error:
         raise AssertionError(
-            f"KU_SEED={seed}, step {len(done) + 1} after {done[-8:]}: {error}"
+            f"KU_SEED={seed}, step {len(history) + 1} after {history[-8:]}: {error}"
         ) from error
     finally:
         sequence.kb.close()

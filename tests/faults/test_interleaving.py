@@ -1,6 +1,6 @@
-"""Two writers and a reader, switched at each lock, write, sync and sleep, in orders by seed.
+"""Two writers and a reader, switched at each lock, write, sync and sleep, in seeded orders.
 
-A failure names its seed; `KU_SEED=N` plays that order alone.
+A failure names its seed; `KU_SEED=N` plays only that order.
 """
 
 from __future__ import annotations
