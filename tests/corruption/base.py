@@ -1,4 +1,4 @@
-"""The base that is damaged: small, with everything in it, closed, or with commits in its log."""
+"""The base that is damaged: small, complete, and either closed or with commits in its log."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CACHED_FROM = 8
 
 @dataclass(frozen=True)
 class Bases:
-    """Folders that hold the same knowledge.
+    """Folders with the same content.
 
     Args:
-        closed: after the last connection was closed.
-        logged: as a killed process leaves it, with commits in the log.
-        picture: asked about.
+        closed: the base after its last connection was closed.
+        logged: the base as a killed process leaves it, with commits in the log.
+        picture: the picture of the questions.
     """
 
     closed: Path
@@ -39,7 +39,7 @@ class Bases:
 
 @contextmanager
 def small_caches() -> Iterator[None]:
-    """Let a cache be written of a few vectors already."""
+    """Write caches of few vectors."""
     before = vector_index.BASE_MIN
     vector_index.BASE_MIN = CACHED_FROM
     try:
@@ -50,8 +50,8 @@ def small_caches() -> Iterator[None]:
 
 @small_caches()
 def make(folder: Path) -> Bases:
-    """Make both below a folder."""
-    suffixes = ("png", "jpg", "bmp")  # with checksums of their own, and without
+    """Make both bases in a folder."""
+    suffixes = ("png", "jpg", "bmp")  # formats with and without checksums
     pictures = [_draw(folder / f"{n}.{suffixes[n % 3]}", n) for n in range(UNITS)]
     closed, logged = folder / "closed", folder / "logged"
     with KnowledgeBase.open(closed, create=True) as kb:
@@ -65,7 +65,7 @@ def make(folder: Path) -> Bases:
         for n in range(UNITS // 2 + 1, UNITS):
             kb.add(_unit(n, pictures))
         kb.update("stone-1", aliases=["First stone"])
-        # A copy beside an open connection is what stays when its process is killed.
+        # A copy made beside an open connection is the state that a killed process leaves.
         shutil.copytree(closed, logged)
     return Bases(closed, logged, _draw(folder / "asked.png", ASKED, side=56))
 

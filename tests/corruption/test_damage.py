@@ -1,4 +1,4 @@
-"""Damage anywhere is noticed: no answer is another one without a word."""
+"""Damage is always noticed: no answer changes silently."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ def pool(rounds: Callable[[int, int], int]) -> Iterator[ProcessPoolExecutor]:
 
 
 def plan(folder: Path, trials: int, most: int, rng: random.Random) -> list[Damage]:
-    """Damage of every kind to every file; to one picture of each format.
+    """Plan damage of every kind to every file, and to one picture of each format.
 
     Args:
         folder: the base.
-        trials: of each kind, for a small file.
-        most: times as many, for a large file.
+        trials: number of trials of each kind, for a small file.
+        most: factor by which a large file has more trials.
         rng: chooses the places.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     pictures = [path for path in files if path.parent.parent.name == "images"]
-    found = []
+    damages = []
     for path in files:
         if path.name in _USERS_OWN or (path in pictures and not _is_first(path, pictures)):
             continue
         many = trials * min(most, 1 + path.stat().st_size // _STEP_BYTES)
         name = str(path.relative_to(folder))
-        found += [somewhere(folder, name, kind, rng) for kind in KINDS for _ in range(many)]
-    return found
+        damages += [somewhere(folder, name, kind, rng) for kind in KINDS for _ in range(many)]
+    return damages
 
 
 def _is_first(path: Path, pictures: list[Path]) -> bool:
-    """Whether no picture before is of the same format."""
-    return path == next(one for one in pictures if one.suffix == path.suffix)
+    """Whether a picture is the first of its format."""
+    return path == next(picture for picture in pictures if picture.suffix == path.suffix)
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """How many trials ended how, by file and kind of damage."""
+    """Format the number of trials by file, kind of damage and result."""
     results = ("same", "warned", "error", "raw", "silent")
     counted = Counter((_kind_of(o.damage.file), o.damage.kind, o.result) for o in outcomes)
     lines = [f"{'':22}{'':10}" + "".join(f"{result:>8}" for result in results)]
@@ -86,12 +86,12 @@ def test_no_damage_changes_an_answer_without_a_word(bases, pool, state, rounds, 
     damages = plan(folder, rounds(SHORT, LONG), rounds(1, MOST), rng)
     damages = rng.sample(damages, rounds(len(damages) // 2, len(damages)))
     copy = folder.with_name(f"sound-{state}")
-    expected, verified, said = pool.submit(_ask_copy, folder, copy, bases.picture).result()
+    expected, verified, warnings = pool.submit(_ask_copy, folder, copy, bases.picture).result()
     assert verified
-    assert said == []
+    assert warnings == []
     # A worker that dies breaks the pool, and the test with it.
-    one = partial(run, folder, bases.picture, expected)
-    outcomes = list(pool.map(one, damages, chunksize=4))
+    trial = partial(run, folder, bases.picture, expected)
+    outcomes = list(pool.map(trial, damages, chunksize=4))
     with capsys.disabled():
         print(f"\n{state}\n{table(outcomes)}")  # noqa: T201 - the result of the test
     assert [o for o in outcomes if o.result == "silent"] == []
@@ -106,8 +106,8 @@ def _ask_copy(folder: Path, copy: Path, picture: Path):
 
 def test_the_trials_notice_what_is_not_verified(bases, tmp_path, monkeypatch):
     """Without page checksums, damage to an index changes answers silently."""
-    expected, _, said = _ask_copy(bases.closed, tmp_path / "sound", bases.picture)
-    assert said == []
+    expected, _, warnings = _ask_copy(bases.closed, tmp_path / "sound", bases.picture)
+    assert warnings == []
     place = (bases.closed / "ku.sqlite").read_bytes().index(b"stone 9")  # in the table of names
     damage = Damage("ku.sqlite", "flip", place, extent=0)
     assert run(bases.closed, bases.picture, expected, damage).result == "error"

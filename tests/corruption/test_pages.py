@@ -34,12 +34,12 @@ def _unit(n: int) -> Unit:
     return Unit(f"Lamp {n}", id=f"lamp-{n}", texts=(f"Lamp {n} hangs in street {n}. " * 20,))
 
 
-def _said(caplog) -> list[str]:
+def _warnings(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def _killed(path: Path) -> Path:
-    """A copy of an open base, which is what a killed process would leave."""
+    """A copy of an open base, the state that a killed process would leave."""
     copy = path.with_name("killed")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(path, copy)
@@ -55,7 +55,7 @@ def _flip(file: Path, place: int, bit: int = 0) -> None:
 def test_every_flipped_bit_is_reported_when_it_is_read_and_by_verify(path):
     rng = random.Random(60)
     sound = (path / "ku.sqlite").read_bytes()
-    # The bytes of a freed page are never read again.
+    # Bytes of a freed page are never read again.
     with KnowledgeBase.open(path, read_only=True) as kb:
         assert kb._database.connection.execute("PRAGMA freelist_count").fetchone() == (0,)
     missed = []
@@ -112,17 +112,17 @@ def test_lost_commits_are_reported_until_compact_accepts_it(path, caplog):
     kb.close()
     (copy / "ku.sqlite-wal").unlink()
     with KnowledgeBase.open(copy) as kb:
-        assert "2 commits were lost: ku.commits names commit" in _said(caplog)[0]
+        assert "2 commits were lost: ku.commits names commit" in _warnings(caplog)[0]
         assert [p for p in kb.verify().problems if "2 commits were lost" in p]
         kb.add(_unit(9))
     caplog.clear()
     with KnowledgeBase.open(copy) as kb:
-        assert "2 commits were lost" in _said(caplog)[0]
+        assert "2 commits were lost" in _warnings(caplog)[0]
         kb.compact()
         assert kb.verify().ok
     caplog.clear()
     KnowledgeBase.open(copy).close()
-    assert _said(caplog) == []
+    assert _warnings(caplog) == []
 
 
 def test_a_damaged_log_is_reported_as_lost_commits(path, caplog):
@@ -132,7 +132,7 @@ def test_a_damaged_log_is_reported_as_lost_commits(path, caplog):
     log = copy / "ku.sqlite-wal"
     _flip(log, log.read_bytes().find(b"Lamp 7 hangs"))
     with KnowledgeBase.open(copy) as kb:
-        assert "1 commit was lost" in _said(caplog)[0]
+        assert "1 commit was lost" in _warnings(caplog)[0]
         assert not kb.verify().ok
 
 
@@ -142,8 +142,8 @@ def test_an_older_copy_of_the_file_is_reported_as_lost_commits(path, caplog):
         kb.add(_unit(7))
     shutil.copy(path.with_name("older"), path / "ku.sqlite")
     KnowledgeBase.open(path, read_only=True).close()
-    (said,) = _said(caplog)
-    assert "1 commit was lost" in said
+    (warning,) = _warnings(caplog)
+    assert "1 commit was lost" in warning
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"00000000000000009999 00000000\n"])
@@ -154,7 +154,7 @@ def test_a_number_that_is_gone_or_damaged_reports_no_loss(path, caplog, content)
     with KnowledgeBase.open(path) as kb:
         kb.add(_unit(7))
         assert kb.verify().ok
-    assert _said(caplog) == []
+    assert _warnings(caplog) == []
 
 
 def test_a_crash_between_a_commit_and_its_number_is_no_loss(path, caplog):
@@ -166,7 +166,7 @@ def test_a_crash_between_a_commit_and_its_number_is_no_loss(path, caplog):
     with KnowledgeBase.open(copy) as kb:
         assert kb.show("lamp-7").id == "lamp-7"
         assert kb.verify().ok
-    assert _said(caplog) == []
+    assert _warnings(caplog) == []
 
 
 def test_the_log_stays_short_while_much_is_written(path, monkeypatch):
@@ -198,16 +198,16 @@ def test_adding_deleting_and_compacting_again_and_again_stays_silent(tmp_path, r
                 kb.add(Unit(f"Lamp {n}", id=f"lamp-{n}", texts=(f"Lamp {n}, round {round_}.",)))
             kb.delete([f"lamp-{n}" for n in range(80)])
             kb.compact()
-        assert _said(caplog) == []
+        assert _warnings(caplog) == []
     with KnowledgeBase.open(tmp_path / "kb") as kb:
         assert kb.verify().ok
 
 
 def test_a_picture_that_was_changed_is_not_compared_with(tmp_path):
-    shown = picture(tmp_path / "lamp.bmp", 3)
+    photo = picture(tmp_path / "lamp.bmp", 3)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add(Unit("Lamp", id="lamp", images=(shown,)))
+        kb.add(Unit("Lamp", id="lamp", images=(photo,)))
         (stored,) = (tmp_path / "kb" / "images").rglob("*.bmp")
         _flip(stored, stored.stat().st_size // 2)
         with pytest.raises(Corrupt, match="is not the picture that was stored"):
-            kb.query(shown, "What is this?")
+            kb.query(photo, "What is this?")

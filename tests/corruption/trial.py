@@ -1,4 +1,4 @@
-"""One trial: damage one place of one file, then ask everything and compare."""
+"""One trial: damage one place of one file, then run all queries and compare the answers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NEAR = 8
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a file, and where: enough to do it again.
+    """Damage to a place of a file, which can be repeated.
 
     Args:
-        file: below the folder of the base.
+        file: path in the folder of the base.
         kind: one of `KINDS`.
-        place: of the first byte.
+        place: offset of the first byte.
         extent: which bit is flipped, or how many bytes are zeroed.
     """
 
@@ -40,10 +40,10 @@ class Damage:
     extent: int
 
     def do(self, folder: Path) -> bool:
-        """Damage the copy in a folder as rot does, which leaves times as they are.
+        """Damage the copy in a folder; its times stay the same, as with bit rot.
 
         Returns:
-            Whether any byte is another now.
+            Whether any byte changed.
         """
         path = folder / self.file
         times = path.stat()
@@ -62,7 +62,7 @@ class Damage:
 
 
 def somewhere(folder: Path, file: str, kind: str, rng: random.Random) -> Damage:
-    """Damage of a kind at a random place of a file, seldom where there is nothing."""
+    """Choose damage of a kind at a random place of a file, seldom among zeros."""
     data = (folder / file).read_bytes()
     for _ in range(_DRAWS):
         place = rng.randrange(len(data))
@@ -74,100 +74,102 @@ def somewhere(folder: Path, file: str, kind: str, rng: random.Random) -> Damage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended.
+    """Result of a trial.
 
     Args:
-        damage: what was done.
-        result: "same", "warned" (a warning was logged), "error" (every answer that is not as
-            before is an error of ours), "silent" (answers differ and nothing was said) or "raw"
-            (an exception that is none of ours).
-        verified: what `verify` said, None if it could not be asked.
-        same: whether all that was answered is as from the sound base.
-        said: warnings, errors, and what was answered in another way.
+        damage: the damage.
+        result: "same", "warned" (a warning was logged), "error" (every answer that changed is an
+            error of ku-rag), "silent" (answers differ without a warning or an error) or "raw" (an
+            exception of another kind).
+        verified: the result of `verify`, None if it could not run.
+        same: whether all answers equal those of the sound base.
+        report: warnings, errors, and names of the queries with another answer.
     """
 
     damage: Damage
     result: str
     verified: bool | None
     same: bool
-    said: str
+    report: str
 
 
 class _Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.messages.append(record.getMessage())
 
 
 def answers(kb: KnowledgeBase, picture: Path, root: Path) -> dict[str, Any]:
-    """What a base answers to everything that can be asked of it, without times and sizes.
+    """Answers of a base to all queries, without times and sizes.
 
-    An error of ours is an answer, too; any other ends the trial.
+    An error of ku-rag counts as an answer; any other error ends the trial.
     """
-    asked: dict[str, Callable[[], Any]] = {
+    queries: dict[str, Callable[[], Any]] = {
         "list": lambda: [unit.to_dict() for unit in kb.list()],
         "pebbles": lambda: [unit.to_dict() for unit in kb.list(kind="pebble")],
         "counts": lambda: {**kb.stats().to_dict(), "bytes": None, "indexes": None},
         "query picture": lambda: kb.query(picture, "How heavy is this stone?", k=5).to_dict(),
     }
     for n in range(UNITS):
-        asked[f"show {n}"] = lambda n=n: kb.show(f"stone-{n}").to_dict()
+        queries[f"show {n}"] = lambda n=n: kb.show(f"stone-{n}").to_dict()
     for text in ("menhir finder", "hill 28", "carried", "Stone 5", "Menhir 7 weight tons"):
-        asked[f"search {text}"] = lambda text=text: kb.search(text=text, k=100).to_dict()
+        queries[f"search {text}"] = lambda text=text: kb.search(text=text, k=100).to_dict()
     for question in ("How heavy is Menhir 4?", "Who found Stone 3?", "What is near Stone 9?"):
-        asked[f"query {question}"] = lambda question=question: kb.query(
+        queries[f"query {question}"] = lambda question=question: kb.query(
             None, question, k=5
         ).to_dict()
-    found = {}
-    for name, ask in asked.items():
+    results = {}
+    for name, query in queries.items():
         try:
-            answer = ask()
+            answer = query()
         except KuError as error:
             answer = {"error": type(error).__name__, "said": str(error)}
         if isinstance(answer, dict):
             answer.pop("timings_ms", None)
-        found[name] = answer
-    return json.loads(json.dumps(found, default=str).replace(str(root), "ROOT"))
+        results[name] = answer
+    return json.loads(json.dumps(results, default=str).replace(str(root), "ROOT"))
 
 
 @small_caches()
 def ask_all(folder: Path, picture: Path) -> tuple[dict[str, Any], bool, list[str]]:
-    """What a base answers, whether `verify` finds it sound, and what was logged meanwhile."""
-    heard = _Warnings()
+    """Answers of a base, whether `verify` reports it sound, and the warnings logged meanwhile."""
+    handler = _Warnings()
     logger = logging.getLogger("ku_rag")
-    logger.addHandler(heard)
+    logger.addHandler(handler)
     try:
         with KnowledgeBase.open(folder) as kb:
-            return answers(kb, picture, folder), kb.verify().ok, heard.said
+            return answers(kb, picture, folder), kb.verify().ok, handler.messages
     finally:
-        logger.removeHandler(heard)
+        logger.removeHandler(handler)
 
 
 def run(base: Path, picture: Path, expected: dict[str, Any], damage: Damage) -> Outcome:
-    """Copy a base, damage the copy, and see what comes of it."""
+    """Copy a base, damage the copy, and compare its answers with those expected."""
     copy = base.with_name(f"trial-{os.getpid()}")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(base, copy)
     damage.do(copy)
     try:
-        found, verified, said = ask_all(copy, picture)
+        results, verified, warnings = ask_all(copy, picture)
     except KuError as error:
         return Outcome(damage, "error", None, True, f"{type(error).__name__}: {error}")
     except Exception:
         return Outcome(damage, "raw", None, True, traceback.format_exc())
-    differing = {name: found[name] for name in found if found[name] != expected[name]}
-    errors = [one["said"] for one in differing.values() if _is_error(one)]
-    unsaid = [name for name, one in differing.items() if not _is_error(one)]
-    if said or (errors and not unsaid):
-        result = "warned" if said else "error"
+    differing = {name: results[name] for name in results if results[name] != expected[name]}
+    errors = [answer["said"] for answer in differing.values() if _is_error(answer)]
+    silent = [name for name, answer in differing.items() if not _is_error(answer)]
+    if warnings or (errors and not silent):
+        result = "warned" if warnings else "error"
     else:
         result = "silent" if differing else "same"
-    return Outcome(damage, result, verified, not differing, " / ".join([*said, *errors, *unsaid]))
+    return Outcome(
+        damage, result, verified, not differing, " / ".join([*warnings, *errors, *silent])
+    )
 
 
 def _is_error(answer: object) -> bool:
-    """Whether an answer says that something is wrong; that a unit is not there says nothing."""
+    """Whether an answer reports an error; a missing unit is none."""
     return isinstance(answer, dict) and answer.get("error", "NotFound") != "NotFound"
