@@ -1,7 +1,7 @@
-"""One writer and many readers, each a process of its own, and what each of them saw and when.
+"""One writer and many readers, each a process of its own, and a log of the state that each saw.
 
-`python -m tests.concurrency.crowd REQUEST` loads everything once, forks them and waits. Each writes
-its own log, one JSON object a line; times are of the clock that all processes of a system share.
+`python -m tests.concurrency.crowd REQUEST` loads everything once, forks the processes and waits.
+Each writes its own log, one JSON object a line; times are of the clock that all processes share.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WEIGHTS = {"Anvil": "40 kg", "Bellows": "12 kg", "Crucible": "3 kg"}
 
 
 def prepare(folder: Path) -> Path:
-    """A base with a few units that nobody touches, which have the same answers all the time."""
+    """A base with a few units that do not change, whose answers are always the same."""
     with KnowledgeBase.open(folder / "kb", create=True) as kb:
         for number, (name, weight) in enumerate(WEIGHTS.items()):
             image = picture(folder / f"{name}.png", number)
@@ -50,12 +50,12 @@ def prepare(folder: Path) -> Path:
 
 
 class Writer:
-    """Adds and deletes pairs, each in one change; the log says which pairs there are when.
+    """Adds and deletes pairs, each in one change; the log lists the pairs after each change.
 
     Args:
-        folder: where the base lies, and the files that are taken in.
-        compacts: compact now and then.
-        halves: add each half of a pair by itself, which readers must notice.
+        folder: the folder of the base and of the files that are ingested.
+        compacts: compact at times.
+        halves: add each half of a pair separately, which readers must notice.
     """
 
     def __init__(self, folder: Path, compacts: bool, halves: bool = False) -> None:
@@ -67,30 +67,30 @@ class Writer:
         self._last = 0
 
     def run(self, log: Log, seconds: float, seed: int) -> None:
-        """Go on for so long, and until every kind of change was made a few times.
+        """Change the base for some time, and until each kind of change was made `_LEAST` times.
 
         Args:
-            log: told of each change "what" it is, when it was "begun" and "done", and the "pairs"
-                that there are after it.
+            log: gets the kind of each change as "what", its times as "begun" and "done", and the
+                "pairs" after it.
             seconds: how long.
-            seed: of what is done.
+            seed: of the choice of changes.
         """
         self._log = log
         rng = random.Random(seed)
         until = time.monotonic() + seconds
-        made: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         with KnowledgeBase.open(self._folder / "kb") as kb:
             self._log({"what": "nothing yet", "begun": 0, "done": 0, "pairs": []})
-            while time.monotonic() < until or not self._enough(made):
-                what, change = self.next(kb, rng)
-                self._logged(what, change)
-                made[what] += 1
+            while time.monotonic() < until or not self._enough(counts):
+                kind, change = self.next(kb, rng)
+                self._logged(kind, change)
+                counts[kind] += 1
                 time.sleep(rng.uniform(0, 0.05))
         time.sleep(_AFTERWARDS_S)
 
-    def _enough(self, made: Counter[str]) -> bool:
-        wanted = ["ingest", "delete", *(["compact"] if self._compacts else [])]
-        return all(made[what] >= _LEAST for what in wanted)
+    def _enough(self, counts: Counter[str]) -> bool:
+        kinds = ["ingest", "delete", *(["compact"] if self._compacts else [])]
+        return all(counts[kind] >= _LEAST for kind in kinds)
 
     def next(self, kb: KnowledgeBase, rng: random.Random) -> tuple[str, Callable[[], None]]:
         if self._compacts and rng.random() < 0.2:
@@ -106,7 +106,7 @@ class Writer:
     def _compact(self, kb: KnowledgeBase) -> None:
         try:
             kb.compact()
-        except Locked:  # somebody reads all the time; all but the emptying of the log was done
+        except Locked:  # readers are always active; only the log is not emptied
             self._log({"what": "busy"})
 
     def _records(self, number: int) -> Path:
@@ -119,17 +119,19 @@ class Writer:
                     "name": f"{side} {number}",
                     "texts": [f"The {side} {number} weighs {number} kg."],
                     "images": [image.name],
-                    "relations": [{"relation": "belongs to", "target": f"{_other(side)} {number}"}],
+                    "relations": [
+                        {"relation": "belongs to", "target": f"{_opposite(side)} {number}"}
+                    ],
                 }
                 for side in _SIDES
             ],
         )
 
-    def _logged(self, what: str, change: Callable[[], None]) -> None:
+    def _logged(self, kind: str, change: Callable[[], None]) -> None:
         begun = time.monotonic()
         change()
-        told = {"what": what, "begun": begun, "done": time.monotonic()}
-        self._log({**told, "pairs": sorted(self._pairs)})
+        entry = {"what": kind, "begun": begun, "done": time.monotonic()}
+        self._log({**entry, "pairs": sorted(self._pairs)})
 
     def _ingest(self, kb: KnowledgeBase, records: Path) -> None:
         whole = records.read_bytes()
@@ -144,30 +146,30 @@ class Writer:
 _SIDES = ("left", "right")
 
 
-def _other(side: str) -> str:
+def _opposite(side: str) -> str:
     return _SIDES[1 - _SIDES.index(side)]
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read(folder: Path, log: Log, number: int, seed: int, *, stale: bool = False) -> None:
-    """Look at the base in every way, again and again; the log says which pairs were there.
+def read_states(folder: Path, log: Log, number: int, seed: int, *, stale: bool = False) -> None:
+    """Read the base in every way, repeatedly; the log lists the pairs of each state.
 
     Args:
-        folder: where the base lies.
-        log: told of each look which way it was, when it "begun" and was "done", and the "pairs".
+        folder: the folder of the base.
+        log: gets the "way" of each look, its times as "begun" and "done", and the "pairs".
         number: of the reader.
-        seed: of what is looked at.
+        seed: of the choice of ways.
         stale: stay at the first state, which must be noticed.
     """
     rng = random.Random(seed + number)
-    # Pictures take long, and what takes long sees little of what changes: two look at them.
+    # Queries by picture are slow and see few of the changes: only two readers make them.
     weights = (6, 6, 3, 3, number < 2)
     with KnowledgeBase.open(folder / "kb", read_only=bool(number % 2)) as kb, ExitStack() as stack:
         if stale:
             stack.enter_context(snapshot(kb._database.connection))
-            kb.stats()  # a state is chosen by the first thing that is read
+            kb.stats()  # the first read chooses the state
         while not (folder / _STOP).exists():
             way = rng.choices(WAYS, weights=weights)[0]
             begun = time.monotonic()
@@ -175,55 +177,55 @@ def read(folder: Path, log: Log, number: int, seed: int, *, stale: bool = False)
             log({"way": way.__name__, "begun": begun, "done": time.monotonic(), "pairs": pairs})
 
 
-def _listed(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
+def _list_units(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
     return _whole([unit.id for unit in kb.list()], 2)
 
 
-def _searched(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
-    found = kb.search(text="What weighs how many kg", k=1000).to_dict()
-    texts = [chunk["text"] for chunk in found["chunks"]]
+def _search_texts(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
+    result = kb.search(text="What weighs how many kg", k=1000).to_dict()
+    texts = [chunk["text"] for chunk in result["chunks"]]
     fixed = sorted(text for text in texts if not _PAIR.search(text))
     expected = sorted(f"The {name} weighs {weight}." for name, weight in WEIGHTS.items())
     assert fixed == expected, (fixed, expected)
     return _whole(texts, 2)
 
 
-def _asked(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
+def _ask_question(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
     name, weight = rng.choice(list(WEIGHTS.items()))
     answer = kb.query(None, f"How much does the {name} weigh?")
     assert weight in answer.answer, (name, answer.answer)
 
 
-def _looked_up(kb: KnowledgeBase, folder: Path, rng: random.Random) -> None:
-    """By picture: those that stay are found; those of pairs may come and go meanwhile."""
+def _search_pictures(kb: KnowledgeBase, folder: Path, rng: random.Random) -> None:
+    """By picture: permanent units are found; those of pairs may come and go meanwhile."""
     name = rng.choice(list(WEIGHTS))
-    found = kb.search(image=folder / f"{name}.png", k=3).to_dict()["units"]
-    assert found[0]["id"] == name.lower(), (name, found)
+    units = kb.search(image=folder / f"{name}.png", k=3).to_dict()["units"]
+    assert units[0]["id"] == name.lower(), (name, units)
     files = sorted(folder.glob("pair*.png"))
     if files:
         kb.query(rng.choice(files[-3:]), "How much does it weigh?")
 
 
-def _shown(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
-    """A unit with all that belongs to it, or none."""
+def _show_unit(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
+    """A unit is complete."""
     name, weight = rng.choice(list(WEIGHTS.items()))
     unit = kb.show(name.lower()).to_dict()
     assert unit["texts"] == [f"The {name} weighs {weight}."], unit
     assert all(Path(image).is_file() for image in unit["images"])
 
 
-def _whole(said: list[str], sides: int) -> list[int]:
-    """The numbers of pairs, all of whose sides are there."""
-    seen: dict[int, set[str]] = {}
-    for one in said:
-        if found := _PAIR.search(one):
-            seen.setdefault(int(found[2]), set()).add(found[1].lower())
-    halves = {number: found for number, found in seen.items() if len(found) < sides}
+def _whole(texts: list[str], sides: int) -> list[int]:
+    """The numbers of the pairs; each must have all of its sides."""
+    sides_of: dict[int, set[str]] = {}
+    for text in texts:
+        if match := _PAIR.search(text):
+            sides_of.setdefault(int(match[2]), set()).add(match[1].lower())
+    halves = {number: names for number, names in sides_of.items() if len(names) < sides}
     assert not halves, f"half pairs: {halves}"
-    return sorted(seen)
+    return sorted(sides_of)
 
 
-WAYS = (_listed, _searched, _asked, _shown, _looked_up)
+WAYS = (_list_units, _search_texts, _ask_question, _show_unit, _search_pictures)
 
 
 # ---- processes ---------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ def _process(log: Path, work: Callable[[Log], None]) -> int:
     try:
         with log.open("w", buffering=1, encoding="utf-8") as out:
             try:
-                work(lambda told: out.write(json.dumps(told) + "\n"))
+                work(lambda entry: out.write(json.dumps(entry) + "\n"))
                 status = 0
             except BaseException:
                 out.write(json.dumps({"failed": traceback.format_exc()}) + "\n")
@@ -246,7 +248,7 @@ def _process(log: Path, work: Callable[[Log], None]) -> int:
 
 
 def main(request: dict[str, Any]) -> None:
-    """Fork `readers` readers and a writer, and wait for them; `seconds` they go on."""
+    """Fork `readers` readers, and a writer that runs for `seconds`, and wait for them."""
     folder, seed = Path(request["folder"]), request["seed"]
     _warm_up()
     logs = folder / "logs"
@@ -254,7 +256,7 @@ def main(request: dict[str, Any]) -> None:
     children = [
         _process(
             logs / f"reader-{n}",
-            lambda log, n=n: read(folder, log, n, seed, stale=request.get("stale", False)),
+            lambda log, n=n: read_states(folder, log, n, seed, stale=request.get("stale", False)),
         )
         for n in range(request["readers"])
     ]
@@ -267,7 +269,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 def _warm_up() -> None:
-    """Import what is imported at first use, once for all processes."""
+    """Import the modules that are loaded at first use, once for all processes."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         prepare(root)
@@ -280,7 +282,7 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
-    # Caches that are written often, and two records that are never parted by the clock.
+    # Caches are written often, and the clock never separates two records.
     assert hasattr(vector_index, "BASE_MIN")
     assert hasattr(pipeline, "_BATCH_SECONDS")
     vector_index.BASE_MIN = 4

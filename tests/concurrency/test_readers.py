@@ -1,4 +1,4 @@
-"""Readers beside a writer: each look is at one whole state, and at the newest one."""
+"""Readers beside a writer: each look sees one whole state, the newest one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SEED = 20240614
 
 
 def run(folder, **request):
-    """Run the crowd; returns the logs of the writer and of each reader."""
+    """Run the crowd; return the logs of the writer and of each reader."""
     prepare(folder)
-    asked = {"folder": str(folder), "seed": SEED, "readers": READERS, **request}
+    settings = {"folder": str(folder), "seed": SEED, "readers": READERS, **request}
     subprocess.run(
-        [sys.executable, "-m", "tests.concurrency.crowd", json.dumps(asked)],
+        [sys.executable, "-m", "tests.concurrency.crowd", json.dumps(settings)],
         check=True,
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -37,17 +37,17 @@ def run(folder, **request):
         for log in (folder / "logs").iterdir()
     }
     failed = [
-        f"{name}: {one['failed']}"
+        f"{name}: {entry['failed']}"
         for name, log in logs.items()
-        for one in log[-1:]
-        if "failed" in one
+        for entry in log[-1:]
+        if "failed" in entry
     ]
     assert not failed, "\n".join(failed)
     return logs.pop("writer"), list(logs.values())
 
 
 def possible(changes, begun, done):
-    """The states that a look from `begun` to `done` may see: none that was over before it began."""
+    """The states that a look from `begun` to `done` may see: none that had ended before it."""
     newest = max(0, bisect.bisect_right([c["done"] for c in changes], begun) - 1)
     return [c["pairs"] for n, c in enumerate(changes) if n >= newest and c["begun"] <= done]
 
@@ -55,29 +55,29 @@ def possible(changes, begun, done):
 @pytest.mark.parametrize("compacts", [False, True], ids=["writing", "writing and compacting"])
 def test_readers_see_whole_states_and_the_newest_one(tmp_path, rounds, compacts):
     count = rounds(3, READERS)
-    told, readers = run(tmp_path, seconds=rounds(1, 30), compacts=compacts, readers=count)
-    changes = [one for one in told if "pairs" in one]
-    made = [one["what"] for one in changes]
-    assert {"ingest", "delete"} <= set(made)
-    assert ("compact" in made) == compacts
+    entries, readers = run(tmp_path, seconds=rounds(1, 30), compacts=compacts, readers=count)
+    changes = [entry for entry in entries if "pairs" in entry]
+    kinds = [entry["what"] for entry in changes]
+    assert {"ingest", "delete"} <= set(kinds)
+    assert ("compact" in kinds) == compacts
     assert len(readers) == count
     waits = []
     for log in readers:
         looks = [look for look in log if look["pairs"] is not None]
-        assert {look["way"] for look in looks} == {"_listed", "_searched"}
+        assert {look["way"] for look in looks} == {"_list_units", "_search_texts"}
         assert impossible(changes, looks) == []
         waits += waited(changes, looks)
     assert statistics.median(waits) < 1
 
 
 def impossible(changes, looks):
-    """Looks at what was over, or never was."""
-    seen = [(look, possible(changes, look["begun"], look["done"])) for look in looks]
-    return [(look, allowed) for look, allowed in seen if look["pairs"] not in allowed]
+    """Looks at a state that was over or never existed."""
+    states = [(look, possible(changes, look["begun"], look["done"])) for look in looks]
+    return [(look, allowed) for look, allowed in states if look["pairs"] not in allowed]
 
 
 def waited(changes, looks):
-    """Seconds from each change to the end of the first look after it, which sees it."""
+    """Seconds from each change to the end of the first look after it."""
     begun = [look["begun"] for look in looks]
     for change in changes:
         after = bisect.bisect_left(begun, change["done"])
@@ -103,8 +103,8 @@ def test_halves_of_pairs_are_noticed(tmp_path):
 
 
 def test_readers_that_stay_behind_are_noticed(tmp_path):
-    told, readers = run(tmp_path, seconds=0, compacts=False, stale=True, readers=2)
-    changes = [one for one in told if "pairs" in one]
+    entries, readers = run(tmp_path, seconds=0, compacts=False, stale=True, readers=2)
+    changes = [entry for entry in entries if "pairs" in entry]
     looks = [look for log in readers for look in log if look["pairs"] is not None]
     assert impossible(changes, looks)
 
@@ -119,8 +119,8 @@ def test_pictures_stay_for_as_long_as_a_reader_may_look_at_them(tmp_path):
             writer.delete("anvil")
             with pytest.raises(Locked, match="pictures in images/"):
                 writer.compact()
-            found = reader.search(image=image).to_dict()
-            assert found["units"][0]["id"] == "anvil"
+            result = reader.search(image=image).to_dict()
+            assert result["units"][0]["id"] == "anvil"
         writer.compact()
         assert not image.exists()
         assert reader.search(text="anvil").to_dict()["units"] == []

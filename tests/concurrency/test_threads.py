@@ -1,4 +1,4 @@
-"""One knowledge base shared by threads: nothing acknowledged is lost, nothing raises."""
+"""One knowledge base shared by threads: no acknowledged change is lost, no error is raised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT, LONG = 12, 120
 
 
 def in_threads(*works: Callable[[], None]) -> None:
-    """Run works at once, each in a thread; the first error of any is raised."""
+    """Run functions at once, each in a thread, and raise the first error."""
     errors: list[BaseException] = []
     start = threading.Barrier(len(works))
 
@@ -55,12 +55,12 @@ def test_readers_beside_a_writer_lose_nothing(kb):
             kb.add(_unit(str(n)))
         added.set()
 
-    def read():
+    def search():
         while not added.is_set():
             for unit in kb.list(limit=5):
                 assert kb.show(unit.id).id == unit.id
 
-    in_threads(write, read, read)
+    in_threads(write, search, search)
     assert {unit.id for unit in kb.list()} == {f"boat-{n}" for n in range(40)}
     assert kb.verify().ok
 
@@ -89,7 +89,7 @@ def _check(kb: KnowledgeBase, expected: dict[str, str]) -> None:
 def _worker(
     kb: KnowledgeBase, number: int, expected: dict[str, str], rounds: int
 ) -> Callable[[], None]:
-    """Operations on units of its own and on those of all; `expected` gets what is acknowledged."""
+    """Change its own units and those that all share; `expected` gets the acknowledged changes."""
     rng = random.Random(number)
 
     def work() -> None:
@@ -105,12 +105,12 @@ def _worker(
             if n % 4 == 3:
                 kb.delete(unit.id)
                 del expected[unit.id]
-            _read(kb, rng, f"boat-{number}x{max(0, n - 1)}")
+            _read_unit(kb, rng, f"boat-{number}x{max(0, n - 1)}")
 
     return work
 
 
-def _read(kb: KnowledgeBase, rng: random.Random, unit: str) -> None:
+def _read_unit(kb: KnowledgeBase, rng: random.Random, unit: str) -> None:
     match rng.randrange(5):
         case 0:
             assert list(kb.list(limit=20))
@@ -124,21 +124,21 @@ def _read(kb: KnowledgeBase, rng: random.Random, unit: str) -> None:
             try:
                 kb.show(unit)
                 kb.graph.show(unit)
-            except NotFound:  # deleted meanwhile, by this thread itself or with its relations
+            except NotFound:  # deleted meanwhile, by this thread or with its relations
                 pass
 
 
 def test_a_change_joins_no_other_thread(kb):
     database = kb._database
-    inside, done = threading.Event(), threading.Event()
-    seen = []
+    inside, finished = threading.Event(), threading.Event()
+    values = []
 
     def fail():
         with database.change():
             database.set_meta("first", 1)
             inside.set()
             time.sleep(0.2)
-            assert not done.is_set()
+            assert not finished.is_set()
             raise ZeroDivisionError
 
     def first():
@@ -147,12 +147,12 @@ def test_a_change_joins_no_other_thread(kb):
 
     def second():
         inside.wait()
-        seen.append(database.meta("first"))
+        values.append(database.meta("first"))
         database.set_meta("second", 2)
-        done.set()
+        finished.set()
 
     in_threads(first, second)
-    assert (seen, database.meta("first"), database.meta("second")) == ([None], None, 2)
+    assert (values, database.meta("first"), database.meta("second")) == ([None], None, 2)
 
 
 def test_closing_closes_the_connections_of_all_threads(tmp_path):
@@ -162,7 +162,7 @@ def test_closing_closes_the_connections_of_all_threads(tmp_path):
     opened = threading.Barrier(4)
     raised = []
 
-    def read():
+    def search():
         kb.stats()
         opened.wait()
         go_on.wait()
@@ -171,7 +171,7 @@ def test_closing_closes_the_connections_of_all_threads(tmp_path):
         except Closed as error:
             raised.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads = [threading.Thread(target=search) for _ in range(3)]
     for thread in threads:
         thread.start()
     opened.wait()

@@ -1,4 +1,4 @@
-"""Two writers: the second waits, then fails and names the first, or goes on when that is gone."""
+"""Two writers: the second waits, then fails and names the first, or continues when that ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ku_rag import KnowledgeBase, Unit
 
 ROOT = Path(__file__).parents[2]
 
-# Writes for as long as its input is open: what a large ingest looks like from outside.
+# Writes until its input is closed, as a large ingest does.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -61,9 +61,9 @@ def holder(base):
 
 
 def add(base, name, wait_s):
-    """`ku add` in a process of its own: its exit code, what it printed, and the seconds it took."""
+    """`ku add` in another process: the process, which has ended, and the seconds it took."""
     begun = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "ku_rag", "add", "--name", name, "--text", "It is new.", "--json"],
         capture_output=True,
         text=True,
@@ -71,7 +71,7 @@ def add(base, name, wait_s):
         env={**os.environ, "KU_KB": str(base / "kb"), "KU_LOCK_WAIT_S": str(wait_s)},
         timeout=60,
     )
-    return done, time.monotonic() - begun
+    return process, time.monotonic() - begun
 
 
 def ids(base):
@@ -82,11 +82,11 @@ def ids(base):
 
 def test_a_second_writer_waits_then_fails_and_names_the_first(base):
     with holder(base) as process:
-        done, took = add(base, "Bellows", wait_s=1)
-        assert done.returncode == 5
-        assert f"process {process.pid} is writing" in done.stderr
-        assert "within 1 s" in done.stderr
-        assert done.stdout == ""
+        second, took = add(base, "Bellows", wait_s=1)
+        assert second.returncode == 5
+        assert f"process {process.pid} is writing" in second.stderr
+        assert "within 1 s" in second.stderr
+        assert second.stdout == ""
         assert took >= 1
         assert ids(base) == ["anvil"]
 
@@ -112,8 +112,8 @@ def test_the_lock_of_a_killed_process_is_taken_over(base):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert (base / "kb" / "writer.lock").read_text().strip() == str(process.pid)
-        done, took = add(base, "Bellows", wait_s=30)
-    assert done.returncode == 0, done.stderr
+        second, took = add(base, "Bellows", wait_s=30)
+    assert second.returncode == 0, second.stderr
     assert took < 25, "it waited for a process that is dead"
     assert ids(base) == ["anvil", "bellows"]
 
