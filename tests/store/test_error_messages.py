@@ -1,4 +1,4 @@
-"""Errors of SQLite, of files and of threads become errors that say what to do."""
+"""Errors of SQLite, files and threads become errors that name a remedy."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_threads_that_cannot_start_are_a_memory_error(tmp_path):
 def test_a_picture_that_cannot_be_deleted_is_named_by_compact(tmp_path, monkeypatch):
     unlink = os.unlink
 
-    def fail(path, *args, **named):
+    def fail(path, *args, **options):
         if "/images/" in os.fspath(path):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        unlink(path, *args, **named)
+        unlink(path, *args, **options)
 
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Elm", id="elm", images=(picture(tmp_path / "elm.png", 1),)))

@@ -1,4 +1,4 @@
-"""Facets: labels by which units are narrowed down."""
+"""Facets: labels that narrow down a list of units."""
 
 from __future__ import annotations
 

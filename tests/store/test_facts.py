@@ -1,4 +1,4 @@
-"""Facts: what is stated of units, as rows."""
+"""Facts: statements about units, as rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAMP = Unit(
 
 
 def facts_of(kb, unit):
-    return {(one.label, one.value): one for one in kb.facts(unit)}
+    return {(fact.label, fact.value): fact for fact in kb.facts(unit)}
 
 
 def test_facts_are_read_from_metadata_and_lines(kb):
@@ -151,8 +151,8 @@ def test_facts_of_tables_belong_to_the_unit_that_a_row_links_to_or_names(kb):
 def test_relations_are_facts_in_both_directions(kb):
     kb.graph.add_relation("Pawmi", "evolves into", "Pawmo", condition="level 18")
     kb.add(Unit("Pawmo", id="Pawmo", texts=("A thing.",)))
-    (into,) = [one for one in kb.facts("Pawmi") if one.origin == "relation"]
-    (back,) = [one for one in kb.facts("Pawmo") if one.origin == "inverse relation"]
+    (into,) = [fact for fact in kb.facts("Pawmi") if fact.origin == "relation"]
+    (back,) = [fact for fact in kb.facts("Pawmo") if fact.origin == "inverse relation"]
     assert (into.label, into.value, into.condition) == ("evolves into", "Pawmo", "level 18")
     assert (back.label, back.value, back.condition) == ("evolves into", "Pawmi", "level 18")
 
@@ -160,12 +160,12 @@ def test_relations_are_facts_in_both_directions(kb):
 def test_facts_change_and_go_with_what_they_were_read_from(kb, tmp_path):
     kb.add(LAMP)
     kb.update("lamp", metadata={"weight": "4 kg"}, texts=("Depth: 5 cm",))
-    labels = {one.label for one in kb.facts("lamp")}
+    labels = {fact.label for fact in kb.facts("lamp")}
     assert labels == {"kind", "alias", "weight", "Depth"}
     kb.add(Unit("Oak", id="oak", texts=("The height of Oak is 5 m.", "The age of Ash is 9 years.")))
-    assert {one.label for one in kb.facts("oak")} == {"kind", "height"}
+    assert {fact.label for fact in kb.facts("oak")} == {"kind", "height"}
     kb.update("oak", name="Ash")
-    assert {one.label for one in kb.facts("oak")} == {"kind", "age"}
+    assert {fact.label for fact in kb.facts("oak")} == {"kind", "age"}
     kb.delete(["lamp", "oak"])
     for table in ("facts", "labels"):
         assert rows(tmp_path / "kb", table) == 0
@@ -204,9 +204,9 @@ def test_an_upgrade_reads_the_facts_of_all_content(tmp_path, version):
     unpack(version, tmp_path)
     with KnowledgeBase.open(tmp_path / "kb") as kb:
         assert kb.verify().problems == ()
-        shown = [kb.show(unit.id) for unit in kb.list()]
-        stated = {fact.label for unit in shown for fact in unit.facts}
-        assert stated >= {label for unit in shown for label in unit.metadata}
+        units = [kb.show(unit.id) for unit in kb.list()]
+        stated = {fact.label for unit in units for fact in unit.facts}
+        assert stated >= {label for unit in units for label in unit.metadata}
 
 
 def test_facts_of_an_older_extractor_are_read_again(kb, ku, tmp_path):

@@ -132,24 +132,25 @@ def test_only_metadata_passes_a_field_and_everything_passes_any_field(kb):
 
 
 def test_a_filter_is_right_after_each_write(kb):
-    def found():
+    def cheap():
         return {piece.owners[0] for piece in kb.search(text="tree", where="price<10", k=9).chunks}
 
     kb.add(Unit("Ash", id="ash", texts=("The ash is a tree.",), metadata={"price": 5}))
-    assert found() == {"ash"}
+    assert cheap() == {"ash"}
     kb.add(Unit("Oak", id="oak", texts=("The oak is a tree.",), metadata={"price": 7}))
-    assert found() == {"ash", "oak"}
+    assert cheap() == {"ash", "oak"}
     kb.update("ash", metadata={"price": 50})
-    assert found() == {"oak"}
+    assert cheap() == {"oak"}
     kb.delete(["oak"])
-    assert found() == set()
+    assert cheap() == set()
     kb.update("ash", metadata={"price": 1}, texts=("It is a tree.", "A tall tree."))
-    assert found() == {"ash"}
+    assert cheap() == {"ash"}
 
 
 def test_numbers_are_read_as_people_write_them(kb):
     kb.add(Unit("Lamp", id="lamp", metadata={"price": 5000}))
-    passed = [bool(kb.list(where=one)) for one in ("price>1,000", "price<1e4", "price<.5")]
+    conditions = ("price>1,000", "price<1e4", "price<.5")
+    passed = [bool(kb.list(where=condition)) for condition in conditions]
     assert passed == [True, True, False]
 
 
@@ -166,25 +167,25 @@ def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
             )
         )
 
-    def found(**options):
+    def search_ids(**options):
         result = kb.search(**options)
-        return {one.id for one in result.units}, {one.owners[0] for one in result.chunks}
+        return {hit.id for hit in result.units}, {hit.owners[0] for hit in result.chunks}
 
-    assert found(text="park", where="price>10") == (set(), {"Oak", "Elm"})
-    assert found(text="Ash park", kind="tree", where="price>10") == (set(), {"Oak"})
-    assert found(text="park", where="price>1000") == (set(), set())
-    shown = tmp_path / "Ash.png"
-    assert found(image=shown, where="price>10", kind="bush") == ({"Elm"}, {"Elm"})
-    assert found(image=shown, text="park", where="price>1000") == (set(), set())
+    assert search_ids(text="park", where="price>10") == (set(), {"Oak", "Elm"})
+    assert search_ids(text="Ash park", kind="tree", where="price>10") == (set(), {"Oak"})
+    assert search_ids(text="park", where="price>1000") == (set(), set())
+    photo = tmp_path / "Ash.png"
+    assert search_ids(image=photo, where="price>10", kind="bush") == ({"Elm"}, {"Elm"})
+    assert search_ids(image=photo, text="park", where="price>1000") == (set(), set())
     vector = kb.encoder.encode_texts(["The Ash stands in the park."])[0]
-    assert found(vector=vector, where="price<60", k=9)[1] == {"Ash", "Oak"}
+    assert search_ids(vector=vector, where="price<60", k=9)[1] == {"Ash", "Oak"}
     answer = kb.query(None, "What does the tree in the park cost?", kind="bush")
     assert {piece.owners for piece in answer.chunks} == {("Elm",)}
-    assert kb.query(shown, "What does it cost?", where="price<10").units[0].id == "Ash"
+    assert kb.query(photo, "What does it cost?", where="price<10").units[0].id == "Ash"
 
 
 def test_a_filter_that_very_many_chunks_pass_leaves_out_the_others(kb):
-    # More than the 10,000 that are compared one by one; 600 others rank higher than these.
+    # More than the 10,000 that are compared singly; 600 others rank higher than these.
     texts = ("An amber lamp.", *("A plain lamp.",) * 1_000) * 11
     kb.add(Unit("A", id="a", texts=texts, metadata={"side": "left"}))
     kb.add(Unit("B", id="b", texts=("Amber, amber.",) * 600, metadata={"side": "right"}))
@@ -196,10 +197,10 @@ def test_a_filter_that_very_many_chunks_pass_leaves_out_the_others(kb):
 
 
 def test_a_function_of_the_metadata_selects_units(kb, units):
-    assert [unit.id for unit in kb.list(where=lambda known: known.get("Calories") == 60)] == ["a"]
-    assert kb.list(kind="thing", where=lambda known: "Calories" in known) == []
+    assert [unit.id for unit in kb.list(where=lambda fields: fields.get("Calories") == 60)] == ["a"]
+    assert kb.list(kind="thing", where=lambda fields: "Calories" in fields) == []
     with pytest.raises(ZeroDivisionError):
-        kb.search(text="b", where=lambda known: bool(1 / 0))
+        kb.search(text="b", where=lambda fields: bool(1 / 0))
 
 
 def test_a_kind_that_no_unit_has_is_named(kb, units):

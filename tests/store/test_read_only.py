@@ -1,4 +1,4 @@
-"""A base on a medium that cannot be written to is opened for reading."""
+"""A base on a medium without write access is opened for reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ku_rag.errors import ReadOnly
 
 @pytest.fixture
 def medium(tmp_path):
-    """An empty folder on a file system of its own, and a function that makes it read-only."""
+    """An empty folder on a separate file system, and a function that makes it read-only."""
     folder = tmp_path / "medium"
     folder.mkdir()
 
@@ -50,7 +50,7 @@ def test_commits_in_the_log_of_a_read_only_medium_are_not_passed_over(medium):
     kb.add(Unit("Anvil", id="anvil"))
     files = {path: path.read_bytes() for path in (folder / "kb").glob("ku.sqlite*")}
     kb.close()
-    for path, data in files.items():  # as a killed process leaves them
+    for path, data in files.items():  # the state that a killed process leaves
         if path.suffix != ".sqlite-shm":
             path.write_bytes(data)
     assert protect() == 0
@@ -76,8 +76,8 @@ def test_a_reader_without_write_permission_follows_a_copy(tmp_path):
             apply = ["-m", "ku_rag", "snapshot", increment, "--apply", "--quiet", "--kb", copy]
             subprocess.run([sys.executable, *apply], check=True)
             assert [unit.id for unit in reader.list()] == ["bellows"]
-            (found,) = reader.search(text="bellows", k=2).chunks
-            assert found.text == "The bellows weigh 9 kilograms."
+            (chunk,) = reader.search(text="bellows", k=2).chunks
+            assert chunk.text == "The bellows weigh 9 kilograms."
         for name in ("ku.sqlite-shm", "ku.sqlite-wal"):
             (copy / name).unlink()
         with pytest.raises(ReadOnly, match="as a copy, may get them: open it once"):

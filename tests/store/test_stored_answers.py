@@ -1,4 +1,4 @@
-"""Stored answers: what is kept, feedback, and how they end with their sources."""
+"""Stored answers: content, feedback, and deletion with their sources."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_oldest_answers_without_feedback_go_first(fruits):
 def test_an_answer_ends_with_the_change_of_what_it_rests_on(fruits, tmp_path, question, change):
     id = store(fruits, question)
     assert fruits.answers.get(id).answer
-    other = store(fruits, "Where does the Kiwi grow?")
+    kiwi_id = store(fruits, "Where does the Kiwi grow?")
     # Another session reads the answers, as if this process ended right after the commit.
     with KnowledgeBase.open(tmp_path / "kb", read_only=True) as reader:
         assert reader.answers.get(id).id == id
@@ -104,7 +104,7 @@ def test_an_answer_ends_with_the_change_of_what_it_rests_on(fruits, tmp_path, qu
             reader.answers.get(id)
     with pytest.raises(NotFound):
         fruits.answers.judge(id, "right")
-    assert other not in {id}
+    assert kiwi_id not in {id}
 
 
 def test_an_answer_about_another_unit_stays(tmp_path):
@@ -113,7 +113,7 @@ def test_an_answer_about_another_unit_stays(tmp_path):
         stored = store(kb)
         kb.add(Unit("Lamp", id="lamp", texts=["It shines."]))
         kb.delete("lamp")
-        assert [one.id for one in kb.answers.list()] == [stored]
+        assert [answer.id for answer in kb.answers.list()] == [stored]
 
 
 def test_an_answer_from_an_older_state_is_not_stored(fruits):
@@ -133,7 +133,7 @@ def test_an_answer_to_a_stored_picture_ends_with_it(fruits, tmp_path):
 
 
 def test_a_killed_deletion_leaves_no_answer(fruits, tmp_path):
-    """The process ends between the commit and the deletion of the row of the answer."""
+    """The process ends between the commit and the deletion of the answer's row."""
     id = store(fruits)
     fruits.close()
     script = (

@@ -48,8 +48,8 @@ def test_a_row_is_found_and_says_where_it_stands(kb):
 def test_a_link_brings_the_text_of_the_linked_unit_in_any_order(kb, order):
     for unit in order:
         kb.add(unit)
-    found = kb.query(None, "Who coached the opponent of October 7?", k=2).chunks
-    assert {chunk.source.partition("/")[0] for chunk in found} == {"add:season", "add:ohio"}
+    chunks = kb.query(None, "Who coached the opponent of October 7?", k=2).chunks
+    assert {chunk.source.partition("/")[0] for chunk in chunks} == {"add:season", "add:ohio"}
     assert kb.verify().ok
 
 
@@ -134,14 +134,14 @@ def test_rows_and_header_are_filled_and_repeated_columns_stay(kb):
 def test_a_long_cell_is_cut_and_every_part_knows_its_row(kb):
     long = " ".join(f"word{n}." for n in range(3000))
     kb.add(Unit("Long", id="long", tables=[Table(["Text"], [["short"], [long]])]))
-    found = kb.query(None, "word17 word2500", k=20).chunks
-    parts = [part for part in found if "word" in part.text]
+    chunks = kb.query(None, "word17 word2500", k=20).chunks
+    parts = [part for part in chunks if "word" in part.text]
     assert len(parts) > 2
     assert {part.table.row for part in parts} == {1}
 
 
 @pytest.mark.parametrize(
-    ("table", "seen"),
+    ("table", "reason"),
     [
         ("no table", 'tables[0] is the text "no table"'),
         ({"header": ["a"], "rows": ["b"]}, 'rows[0] is the text "b"'),
@@ -149,12 +149,12 @@ def test_a_long_cell_is_cut_and_every_part_knows_its_row(kb):
         ({"header": "a", "rows": []}, '"header" is the text "a"'),
     ],
 )
-def test_a_wrong_table_is_left_out_and_reported(kb, tmp_path, table, seen):
+def test_a_wrong_table_is_left_out_and_reported(kb, tmp_path, table, reason):
     file = tmp_path / "units.jsonl"
     file.write_text(json.dumps({"name": "A", "text": "B.", "tables": [table]}))
     report = kb.ingest(file)
     assert report.units_added == 1
-    assert seen in report.quarantined[0].reason
+    assert reason in report.quarantined[0].reason
 
 
 @pytest.mark.parametrize(

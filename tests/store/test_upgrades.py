@@ -1,4 +1,4 @@
-"""Bases of earlier versions are upgraded with all of their content, and can then be changed."""
+"""Bases of earlier versions are upgraded with all content, and can then be changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.data.bases.stored import FOLDER, MADE_IN, OUTDATED, VERSIONS, unpack
 
 
 @pytest.fixture(params=VERSIONS)
-def made(request, tmp_path):
-    """A folder with the base of a version, what that version said of it, and two pictures."""
+def unpacked(request, tmp_path):
+    """A folder with the base of a version, the answers of that version, and two pictures."""
     lamps = FOLDER / "content" / "lamps"
     shutil.copy(lamps / "Brass Lamp" / "photo.png", tmp_path / "brass.png")
     shutil.copy(lamps / "Paper Lantern" / "photo.png", tmp_path / "lantern.png")
@@ -39,33 +39,33 @@ def oldest(tmp_path):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file but those that SQLite makes for each connection."""
+    """Every file except those that SQLite creates for each connection."""
     files = (f for f in folder.rglob("*") if f.is_file() and f.suffix[-4:] not in ("-shm", "-wal"))
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
-def test_all_content_is_kept_and_the_same_questions_are_answered(made):
-    said = json.loads((made / "answers.json").read_text())
-    KnowledgeBase.upgrade(made / "kb")
-    with KnowledgeBase.open(made / "kb", read_only=True) as kb:
+def test_all_content_is_kept_and_the_same_questions_are_answered(unpacked):
+    answers = json.loads((unpacked / "answers.json").read_text())
+    KnowledgeBase.upgrade(unpacked / "kb")
+    with KnowledgeBase.open(unpacked / "kb", read_only=True) as kb:
         assert kb.verify().problems == ()
-        assert {unit.id for unit in kb.list()} == said["units"].keys()
-        for unit_id, before in said["units"].items():
+        assert {unit.id for unit in kb.list()} == answers["units"].keys()
+        for unit_id, before in answers["units"].items():
             after = kb.show(unit_id).to_dict()
             for field in before.keys() - {"images", "sources"}:
                 assert after[field] == before[field], (unit_id, field)
             assert list(map(_name, after["images"])) == list(map(_name, before["images"]))
             assert len(after["sources"]) == len(before["sources"])
-        for image, question, before in said["queries"]:
-            after = kb.query(None if image == "-" else made / image, question)
+        for image, question, before in answers["queries"]:
+            after = kb.query(None if image == "-" else unpacked / image, question)
             if before["answer"] or "Iceland" in question:
                 assert after.answer == before["answer"], question
             assert {unit["id"] for unit in before["units"]} <= {unit.id for unit in after.units}
-        for text, before in said["searches"]:
-            found = {chunk.text for chunk in kb.search(text=text).chunks}
-            assert before["chunks"][0]["text"] in found
+        for text, before in answers["searches"]:
+            texts = {chunk.text for chunk in kb.search(text=text).chunks}
+            assert before["chunks"][0]["text"] in texts
         paths = kb.graph.paths("Anna Holm", "Brass Lamp")
-        assert [path.text for path in paths] == [path["text"] for path in said["paths"]]
+        assert [path.text for path in paths] == [path["text"] for path in answers["paths"]]
 
 
 def _name(path: str) -> str:
@@ -92,8 +92,8 @@ def test_vectors_and_row_numbers_are_kept(outdated):
     assert rows() == before
 
 
-def test_what_is_ingested_and_added_again_changes_nothing(made):
-    kb_folder, content = made / "kb", made / "content"
+def test_what_is_ingested_and_added_again_changes_nothing(unpacked):
+    kb_folder, content = unpacked / "kb", unpacked / "content"
     shutil.copytree(FOLDER / "content", content)
     shutil.rmtree(content / "lamps" / "Old Stool")  # it was deleted
     KnowledgeBase.upgrade(kb_folder)
@@ -122,8 +122,8 @@ def test_what_is_ingested_and_added_again_changes_nothing(made):
         assert (report.problems, report.counts) == ((), before)
 
 
-def test_an_upgraded_base_takes_changes(made):
-    with KnowledgeBase.open(made / "kb") as kb:  # upgrades it
+def test_an_upgraded_base_takes_changes(unpacked):
+    with KnowledgeBase.open(unpacked / "kb") as kb:  # upgrades it
         added = kb.add(Unit("Copper Kettle", texts=("It stands beside the Brass Lamp.",)))
         assert added.action == "added"
         kb.update("holm", name="Anna Holm-Berg")
@@ -132,10 +132,10 @@ def test_an_upgraded_base_takes_changes(made):
         assert kb.query(None, "Where was Anna Holm-Berg born?").answer == "Vienna"
         kb.compact()
         assert kb.verify().problems == ()
-        kb.export(made / "export")
-        kb.snapshot(made / "copy")
-    with KnowledgeBase.open(made / "new", create=True) as kb:
-        kb.import_(made / "export")
+        kb.export(unpacked / "export")
+        kb.snapshot(unpacked / "copy")
+    with KnowledgeBase.open(unpacked / "new", create=True) as kb:
+        kb.import_(unpacked / "export")
         assert kb.verify().problems == ()
         assert kb.query(None, "Where was Anna Holm-Berg born?").answer == "Vienna"
 
@@ -143,22 +143,22 @@ def test_an_upgraded_base_takes_changes(made):
 def test_reading_names_the_command_and_changes_nothing(outdated, ku):
     before = contents(outdated)
     for arguments in (("query", "-", "When did Lumen Works open?"), ("verify",), ("list",)):
-        done = ku(*arguments, "--kb", outdated)
-        assert done.code == 4
-        assert done.err.count("\n") == 1
-        assert f"run `ku upgrade --kb {outdated}`" in done.err
+        result = ku(*arguments, "--kb", outdated)
+        assert result.code == 4
+        assert result.err.count("\n") == 1
+        assert f"run `ku upgrade --kb {outdated}`" in result.err
     assert contents(outdated) == before
 
 
 def test_the_command_upgrades_once(outdated, ku):
-    done = ku("upgrade", "--kb", outdated, "--json")
-    assert (done.code, done.json["upgraded"], done.json["schema"]) == (0, True, schema.SCHEMA)
+    result = ku("upgrade", "--kb", outdated, "--json")
+    assert (result.code, result.json["upgraded"], result.json["schema"]) == (0, True, schema.SCHEMA)
     assert sorted(path.name for path in outdated.iterdir()) == [
         "images", "indexes", "ku.commits", "ku.sqlite", "ku.toml", "writer.lock",
     ]  # fmt: skip
     before = contents(outdated)
-    done = ku("upgrade", "--kb", outdated, "--json")
-    assert (done.code, done.json["upgraded"]) == (0, False)
+    result = ku("upgrade", "--kb", outdated, "--json")
+    assert (result.code, result.json["upgraded"]) == (0, False)
     assert contents(outdated) == before
     assert ku("query", "-", "When did Lumen Works open?", "--kb", outdated, "--json").json[
         "answer"
@@ -166,15 +166,15 @@ def test_the_command_upgrades_once(outdated, ku):
 
 
 def test_the_first_command_that_writes_upgrades(outdated, ku, caplog):
-    done = ku("add", "--name", "Kettle", "--text", "A kettle.", "--kb", outdated)
-    assert done.code == 0
+    result = ku("add", "--name", "Kettle", "--text", "A kettle.", "--kb", outdated)
+    assert result.code == 0
     assert f"{outdated} was made by an earlier version: it is upgraded" in caplog.messages
     assert ku("verify", "--kb", outdated).code == 0
 
 
 def test_there_must_be_a_base(tmp_path, ku):
-    done = ku("upgrade", "--kb", tmp_path / "none")
-    assert (done.code, "there is no knowledge base in" in done.err) == (1, True)
+    result = ku("upgrade", "--kb", tmp_path / "none")
+    assert (result.code, "there is no knowledge base in" in result.err) == (1, True)
 
 
 def test_room_is_checked_first(outdated, monkeypatch):
@@ -202,13 +202,13 @@ def test_another_writer_is_waited_for_and_named(outdated):
 
 def test_a_reader_keeps_its_state_during_an_upgrade_in_place(tmp_path):
     folder = unpack("0.2.0", tmp_path) / "kb"
-    seen = []
+    progress = []
     with closing(connect(folder / "ku.sqlite")) as reader:
         reader.execute("BEGIN")
         before = reader.execute("SELECT text, hash FROM chunks").fetchall()
-        KnowledgeBase.upgrade(folder, progress=seen.append)
+        KnowledgeBase.upgrade(folder, progress=progress.append)
         assert reader.execute("SELECT text, hash FROM chunks").fetchall() == before
-    assert seen
+    assert progress
     with KnowledgeBase.open(folder, read_only=True) as kb:
         assert kb.verify().problems == ()
 
@@ -222,14 +222,14 @@ def test_a_base_that_is_copied_has_no_other_users(oldest):
     assert contents(oldest)["ku.guard"] == before["ku.guard"]
     refused = []
 
-    def read(_: int) -> None:
+    def read_chunks(_: int) -> None:
         with closing(apsw.Connection(path, vfs="unix")) as reader:
             try:
                 reader.execute("SELECT count(*) FROM chunks").fetchall()
             except apsw.BusyError as error:
                 refused.append(error)
 
-    KnowledgeBase.upgrade(oldest, progress=read)
+    KnowledgeBase.upgrade(oldest, progress=read_chunks)
     assert refused
     with KnowledgeBase.open(oldest, read_only=True) as kb:
         assert kb.verify().problems == ()
@@ -249,8 +249,8 @@ def test_damaged_rows_are_not_copied(oldest):
 
 
 def test_rows_of_outdated_bases_are_salvaged(outdated, tmp_path):
-    done = KnowledgeBase.salvage(outdated, tmp_path / "saved")
-    assert [one["lost"] for one in done.salvaged.values()] == [[]] * 6
+    report = KnowledgeBase.salvage(outdated, tmp_path / "saved")
+    assert [table["lost"] for table in report.salvaged.values()] == [[]] * 6
     with KnowledgeBase.open(tmp_path / "new", create=True) as kb:
         kb.import_(tmp_path / "saved")
         assert kb.verify().problems == ()
@@ -281,15 +281,15 @@ def test_an_upgraded_copy_does_not_take_increments_of_an_earlier_version(tmp_pat
 def test_exports_are_imported(tmp_path, version):
     unpack(version, tmp_path)
     unpack(f"{version}-export", tmp_path)
-    said = json.loads((tmp_path / "answers.json").read_text())
+    answers = json.loads((tmp_path / "answers.json").read_text())
     with KnowledgeBase.open(tmp_path / "new", create=True) as kb:
         kb.import_(tmp_path / "export")
         assert kb.verify().problems == ()
-        for unit_id, before in said["units"].items():
+        for unit_id, before in answers["units"].items():
             after = kb.show(unit_id).to_dict()
             fields = before.keys() - {"images", "sources", "relations", "named_in"}
             assert {name: after[name] for name in fields} == {name: before[name] for name in fields}
-        for image, question, before in said["queries"]:
+        for image, question, before in answers["queries"]:
             if image == "-" and before["answer"]:
                 assert kb.query(None, question).answer == before["answer"]
         assert not kb.import_(tmp_path / "export").units_added
@@ -300,7 +300,7 @@ def test_exports_are_imported(tmp_path, version):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """Set further steps, as a later version has them."""
+    """Add steps, as a later version would."""
 
     def set_steps(*more: str) -> None:
         monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, *more))
@@ -313,16 +313,16 @@ NOTES = "CREATE TABLE notes (row INTEGER PRIMARY KEY AUTOINCREMENT, unit INTEGER
 TEXTS = "ALTER TABLE notes ADD COLUMN text TEXT; INSERT INTO notes (unit) SELECT row FROM units"
 
 
-def test_steps_that_are_missing_are_taken(made, steps):
-    KnowledgeBase.upgrade(made / "kb")
+def test_steps_that_are_missing_are_taken(unpacked, steps):
+    KnowledgeBase.upgrade(unpacked / "kb")
     steps(NOTES, TEXTS)
     with pytest.raises(Outdated, match="ku upgrade"):
-        KnowledgeBase.open(made / "kb", read_only=True)
-    assert KnowledgeBase.upgrade(made / "kb").upgraded
-    with KnowledgeBase.open(made / "kb") as kb:
+        KnowledgeBase.open(unpacked / "kb", read_only=True)
+    assert KnowledgeBase.upgrade(unpacked / "kb").upgraded
+    with KnowledgeBase.open(unpacked / "kb") as kb:
         assert kb.verify().problems == ()
         count = len(kb.list())
-    with closing(connect(made / "kb" / "ku.sqlite")) as connection:
+    with closing(connect(unpacked / "kb" / "ku.sqlite")) as connection:
         assert connection.execute("SELECT count(*) FROM notes").fetchone() == (count,)
         assert schema.version(connection) == schema.SCHEMA
 
