@@ -1,4 +1,4 @@
-"""Increments bring copies from commit to commit; whatever does not fit is refused."""
+"""Increments update copies from commit to commit; an increment that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def base(tmp_path):
 
 
 def change(kb: KnowledgeBase, number: int) -> None:
-    """Add a unit with a picture and a relation, and delete the one of the change before."""
+    """Add a unit with a picture and a relation, and delete the unit of the previous change."""
     file = picture(kb.path.parent / f"{number}.png", 50 + number)
     relation = Relation("stands near", "Green Lighthouse")
     text = f"Pier {number} was built in {1900 + number}."
@@ -49,7 +49,7 @@ def change(kb: KnowledgeBase, number: int) -> None:
 
 
 def rows(folder: Path) -> dict[str, list[tuple]]:
-    """Every row of every table, those of the keyword index and SQLite's own included."""
+    """Every row of every table, including those of the keyword index and of SQLite."""
     with KnowledgeBase.open(folder, read_only=True, as_made=True) as kb:
         connection = kb._database.connection
         names = connection.execute(
@@ -67,7 +67,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def assert_equal(kb: KnowledgeBase, copy: Path, whole: Path) -> None:
-    """See that a copy equals a whole snapshot that is taken now."""
+    """Assert that a copy equals a whole snapshot that is taken now."""
     kb.snapshot(whole)
     assert rows(copy) == rows(whole)
     assert files(whole).items() <= files(copy).items()
@@ -78,16 +78,16 @@ def test_increments_end_at_a_whole_snapshot(base, tmp_path):
         change(base, number)
         if number == 2:
             base.compact()
-        done = base.snapshot(tmp_path / "inc", since=tmp_path / "copy")
-        assert (done.pictures, done.left_out) == (1, [])
-        assert done.since < done.commit
+        report = base.snapshot(tmp_path / "inc", since=tmp_path / "copy")
+        assert (report.pictures, report.left_out) == (1, [])
+        assert report.since < report.commit
         with opened(tmp_path / "copy") as copy:
             applied = copy.apply_increments(tmp_path / "inc").to_dict()
             assert applied == {
                 "found": 1,
                 "increments": 1,
                 "pictures": 1,
-                "commit": done.commit,
+                "commit": report.commit,
                 "erased": True,
             }
             assert copy.verify().problems == ()
@@ -101,13 +101,13 @@ def test_increments_end_at_a_whole_snapshot(base, tmp_path):
 
 
 def test_nothing_is_made_where_nothing_has_changed(base, tmp_path):
-    done = base.snapshot(tmp_path / "inc", since=tmp_path / "copy")
-    assert done.since == done.commit
+    report = base.snapshot(tmp_path / "inc", since=tmp_path / "copy")
+    assert report.since == report.commit
     assert not (tmp_path / "inc").exists()
 
 
 class Shipping(Machine):
-    """Any changes of a base, which are shipped now and then."""
+    """Random changes of a base, which are shipped at times."""
 
     def __init__(self):
         super().__init__()
@@ -164,9 +164,9 @@ def test_deleted_content_leaves_the_rows_and_after_compaction_the_files(base, tm
     base.snapshot(tmp_path / "inc3", since=tmp_path / "copy")
     with opened(tmp_path / "copy") as copy:
         assert copy.apply_increments(tmp_path / "inc3").erased
-        held = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
-        assert b"swordfish" not in b"".join(path.read_bytes() for path in held)
-        assert digest not in {path.stem for path in held}
+        paths = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+        assert b"swordfish" not in b"".join(path.read_bytes() for path in paths)
+        assert digest not in {path.stem for path in paths}
     for increment in ("inc2", "inc3"):
         assert b"swordfish" not in (tmp_path / increment / "rows.patchset").read_bytes()
 
@@ -194,8 +194,8 @@ def test_what_a_reader_needs_is_erased_by_the_next_call(base, tmp_path):
     base.snapshot(tmp_path / "incs" / "0", since=tmp_path / "copy")
     with opened(tmp_path / "copy") as copy:
         copy.apply_increments(tmp_path / "incs")
-    shown = copy.path / "images"
-    (gone,) = {path.name for path in shown.glob("*/*")} & {
+    images = copy.path / "images"
+    (gone,) = {path.name for path in images.glob("*/*")} & {
         Path(image).name for image in base.show("p0").images
     }
     base.delete("p0")
@@ -205,7 +205,7 @@ def test_what_a_reader_needs_is_erased_by_the_next_call(base, tmp_path):
         with opened(tmp_path / "copy", read_only=True) as reader, reader._session.read():
             assert reader.show("p0").texts == ("Pier 0 was built in 1900.",)
             assert not copy.apply_increments(tmp_path / "incs").erased
-            assert (shown / gone[:2] / gone).exists()
+            assert (images / gone[:2] / gone).exists()
             assert reader.show("p0").texts == ("Pier 0 was built in 1900.",)
         assert copy.apply_increments(tmp_path / "incs").to_dict() == {
             "found": 2,
@@ -214,7 +214,7 @@ def test_what_a_reader_needs_is_erased_by_the_next_call(base, tmp_path):
             "commit": base._database.meta("commits"),
             "erased": True,
         }
-        assert not (shown / gone[:2] / gone).exists()
+        assert not (images / gone[:2] / gone).exists()
         assert b"Pier 0" not in b"".join(path.read_bytes() for path in copy.path.glob("ku.sqlite*"))
 
 
@@ -234,8 +234,8 @@ def chain(base, tmp_path):
 def own_changes(folder: Path, number: int) -> None:
     """Give a copy a commit of its own, which has the number of one of the base."""
     with opened(folder) as copy:
-        while (held := copy._database.meta("commits")) < number:
-            copy.add(Unit("Own", texts=[f"Own text {held}."]))
+        while (commits := copy._database.meta("commits")) < number:
+            copy.add(Unit("Own", texts=[f"Own text {commits}."]))
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def flip(increment: Path) -> None:
 
 def renumber(increment: Path) -> None:
     file = increment / "manifest.json"
-    held = orjson.loads(file.read_bytes())
-    held["increment"]["sequences"][0][1] += 1
-    file.write_bytes(orjson.dumps(held))
+    content = orjson.loads(file.read_bytes())
+    content["increment"]["sequences"][0][1] += 1
+    file.write_bytes(orjson.dumps(content))
 
 
 def lose_picture(increment: Path) -> None:
@@ -330,8 +330,8 @@ def test_a_damaged_increment_is_refused_and_changes_nothing(chain, tmp_path, dam
 
 
 def test_an_increment_of_a_later_version_is_refused(chain, tmp_path):
-    held = orjson.loads(manifest(tmp_path / "inc0")) | {"format": 2}
-    text = orjson.dumps({"sha256": content_hash(orjson.dumps(held)), "increment": held})
+    content = orjson.loads(manifest(tmp_path / "inc0")) | {"format": 2}
+    text = orjson.dumps({"sha256": content_hash(orjson.dumps(content)), "increment": content})
     (tmp_path / "inc0" / "manifest.json").write_bytes(text)
     with opened(tmp_path / "at0") as copy, pytest.raises(Mismatch, match="later version"):
         copy.apply_increments(tmp_path / "inc0")
@@ -393,12 +393,12 @@ def test_other_files_among_the_pictures_stay_and_deleted_pictures_go(chain, tmp_
 
 def test_increments_of_another_base_beside_are_ignored(chain, tmp_path):
     shutil.copytree(tmp_path / "inc0", tmp_path / "both" / "0")
-    with opened(tmp_path / "other", create=True) as other:
-        other.add(Unit("Mill", id="m"))
-        other.snapshot(tmp_path / "whole")
+    with opened(tmp_path / "other", create=True) as second:
+        second.add(Unit("Mill", id="m"))
+        second.snapshot(tmp_path / "whole")
         for number in range(9):
-            change(other, number)
-        other.snapshot(tmp_path / "both" / "1", since=tmp_path / "whole")
+            change(second, number)
+        second.snapshot(tmp_path / "both" / "1", since=tmp_path / "whole")
     with opened(tmp_path / "at0") as copy:
         assert copy.apply_increments(tmp_path / "both").increments == 1
 
@@ -424,8 +424,8 @@ def test_folders_that_cannot_be_used_are_named(chain, tmp_path):
 def test_a_missing_picture_is_named_and_the_rest_is_shipped(base, tmp_path):
     change(base, 0)
     Path(base.show("p0").images[0]).unlink()
-    (left,) = base.snapshot(tmp_path / "inc", since=tmp_path / "copy").left_out
-    assert left.reason.endswith("No such file or directory")
+    (item,) = base.snapshot(tmp_path / "inc", since=tmp_path / "copy").left_out
+    assert item.reason.endswith("No such file or directory")
     with opened(tmp_path / "copy") as copy:
         assert copy.apply_increments(tmp_path / "inc").pictures == 0
         assert copy.show("p0").texts == base.show("p0").texts
@@ -444,14 +444,14 @@ def test_the_command_writes_and_applies(tmp_path, monkeypatch, capsys):
         kb.add(Unit("Alpha", id="a", texts=["Alpha leads."]))
         first = ku("snapshot", "copy")
         kb.add(Unit("Beta", id="b", texts=["Beta follows."]))
-    done = ku("snapshot", "inc/1", "--since", "copy")
-    assert (done["since"], done["commit"]) == (first["commit"], first["commit"] + 1)
+    increment = ku("snapshot", "inc/1", "--since", "copy")
+    assert (increment["since"], increment["commit"]) == (first["commit"], first["commit"] + 1)
     applied = ku("snapshot", "inc", "--apply", "--kb", "copy")
     assert applied == {
         "found": 1,
         "increments": 1,
         "pictures": 0,
-        "commit": done["commit"],
+        "commit": increment["commit"],
         "erased": True,
     }
     (tmp_path / "empty").mkdir()
@@ -461,6 +461,6 @@ def test_the_command_writes_and_applies(tmp_path, monkeypatch, capsys):
     }
     ku("compact", "--kb", "copy", code=1)
     assert ku("snapshot", "inc", "--apply", "--kb", "copy")["increments"] == 0
-    assert ku("snapshot", "inc/2", "--since", "copy")["since"] == done["commit"]
+    assert ku("snapshot", "inc/2", "--since", "copy")["since"] == increment["commit"]
     assert not (tmp_path / "inc" / "2").exists()
     ku("snapshot", "inc", "--apply", "--since", "copy", code=2)

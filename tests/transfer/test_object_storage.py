@@ -1,4 +1,4 @@
-"""Sources and shards in object storage, by a server of moto that refuses some requests."""
+"""Sources and shards in object storage, with a server of moto that refuses some requests."""
 
 import threading
 from itertools import count
@@ -34,7 +34,7 @@ def storage(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    s3fs.S3FileSystem.clear_instance_cache()  # they have the address of an earlier test
+    s3fs.S3FileSystem.clear_instance_cache()  # it has the address of an earlier test
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
     files.mkdir("bucket")
     yield files
@@ -45,14 +45,14 @@ def storage(monkeypatch):
 def test_sources_and_shards_in_object_storage(storage, tmp_path, caplog):
     storage.put(str(write_sources(tmp_path / "data")), "bucket/data", recursive=True)
     options = {"encoder": Hashed(), "block": 5}
-    done = encode(["s3://bucket/data"], "s3://bucket/out", **options)
+    report = encode(["s3://bucket/data"], "s3://bucket/out", **options)
     local = encode([tmp_path / "data"], tmp_path / "local", **options)
-    assert (done.counts, done.reused) == (local.counts, 0)
-    left_out = [item.item.replace("s3://bucket", str(tmp_path)) for item in done.left_out]
+    assert (report.counts, report.reused) == (local.counts, 0)
+    left_out = [item.item.replace("s3://bucket", str(tmp_path)) for item in report.left_out]
     assert left_out == [item.item for item in local.left_out]
     storage.rm(next(key for key in storage.find("bucket/out") if key.endswith("units.parquet")))
     again = encode(["s3://bucket/data"], "s3://bucket/out", **options)
-    assert (again.shards, again.reused) == (done.shards, done.shards - 1)
+    assert (again.shards, again.reused) == (report.shards, report.shards - 1)
     storage.get("bucket/out", str(tmp_path / "out"), recursive=True)
     assert imported(tmp_path / "out", tmp_path / "kb").units_added == local.counts["units"]
     written = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*.json"))

@@ -1,4 +1,4 @@
-"""Out and in again: the same base, whatever it holds; what is damaged is named and left out."""
+"""Export and import: the same base comes back; damage is named and left out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TABLES = [
 
 
 class Other(Hashed):
-    """Another encoder, which takes less at once and counts what it encodes."""
+    """Another encoder, with a smaller limit of tokens, which records the content it encodes."""
 
     dim, max_tokens, fingerprint = 4, 6, "tests/other:4"
 
@@ -58,8 +58,8 @@ class Other(Hashed):
         return super().encode_images(images)
 
     def _vectors(self, contents):
-        found = super()._vectors(contents)[:, :4]
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = super()._vectors(contents)[:, :4]
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def tables(folder: Path) -> dict[str, list[dict]]:
     return {path.stem: pq.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
 
 
-def shown(kb: KnowledgeBase) -> dict[str, dict]:
-    """All units as shown, without where the base lies and without numbers of rows."""
+def unit_details(kb: KnowledgeBase) -> dict[str, dict]:
+    """All units as shown, without the path of the base and row numbers."""
     return {
         unit.id: {
             **kb.show(unit.id).to_dict(),
@@ -97,44 +97,45 @@ def sorted_lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
     return {unit: sorted(listed) for unit, listed in lists(kb).items()}
 
 
-def asked(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
-    # All chunks: which of two that fit equally well is among the first depends on their rows.
+def query_results(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
+    # All chunks: their rows decide which of two equally good chunks is among the first.
     answer = kb.query(image, question, k=100)
-    found = kb.search(text=question, image=image, k=100).to_dict()
+    result = kb.search(text=question, image=image, k=100).to_dict()
     return (
         answer.answer,
         [(unit.id, unit.score, unit.why) for unit in answer.units],
         # Scores depend on which of two chunks with equal texts was stored first.
-        sorted(one.text for one in answer.chunks),
+        sorted(chunk.text for chunk in answer.chunks),
         [(path.entities, path.relations, path.text) for path in answer.paths],
-        [(unit["id"], unit["score"]) for unit in found["units"]],
-        sorted(one["text"] for one in found["chunks"]),
+        [(unit["id"], unit["score"]) for unit in result["units"]],
+        sorted(chunk["text"] for chunk in result["chunks"]),
     )
 
 
 def edit(path: Path, change) -> None:
-    """Write a table of an export anew, its rows changed."""
+    """Rewrite a table of an export with changed rows."""
     old = pq.read_table(path)
     pq.write_table(pa.Table.from_pylist(change(old.to_pylist()), old.schema), path)
 
 
-# ---- there and back ----------------------------------------------------------------------------
+# ---- export and import --------------------------------------------------------------------------
 
 
 def test_a_base_comes_back_as_it_was(base, tmp_path):
-    done = base.export(tmp_path / "out").to_dict()
-    assert done["left_out"] == []
-    assert done["counts"]["units"] == 6
+    exported = base.export(tmp_path / "out").to_dict()
+    assert exported["left_out"] == []
+    assert exported["counts"]["units"] == 6
     with opened(tmp_path / "new") as kb:
         report = kb.import_(tmp_path / "out")
         assert (report.units_added, report.quarantined) == (6, [])
         assert kb.verify().problems == ()
-        assert shown(kb) == shown(base)
+        assert unit_details(kb) == unit_details(base)
         assert lists(kb) == lists(base)
         for question in ("When was the Green Lighthouse built?", "What stands on Heron Rock?"):
-            assert asked(kb, question) == asked(base, question)
+            assert query_results(kb, question) == query_results(base, question)
         rock = tmp_path / "data" / "rock.png"
-        assert asked(kb, "What is this?", rock) == asked(base, "What is this?", rock)
+        expected = query_results(base, "What is this?", rock)
+        assert query_results(kb, "What is this?", rock) == expected
         again = kb.import_(tmp_path / "out")
         assert (again.units_unchanged, again.units_updated, again.chunks_added) == (6, 0, 0)
         kb.export(tmp_path / "out2")
@@ -176,16 +177,16 @@ STEPS = st.lists(
 
 
 def follow(kb: KnowledgeBase, root: Path, steps) -> None:
-    """Do what the steps say, as far as there is something to do it to."""
+    """Apply the steps; skip those whose unit does not exist."""
     for number, (verb, *how) in enumerate(steps):
         there = {unit.id for unit in kb.list()}
         match verb, *how:
             case "add", unit, name, texts, images, stated:
-                shown = [root / f"{n}.png" for n in dict.fromkeys(images)]
+                photos = [root / f"{n}.png" for n in dict.fromkeys(images)]
                 aliases = [f"also {name}"] if images else []
                 kb.add(
                     Unit(
-                        name, id=unit, texts=texts, images=shown, relations=stated, aliases=aliases
+                        name, id=unit, texts=texts, images=photos, relations=stated, aliases=aliases
                     )
                 )
             case "join", name, texts:
@@ -222,17 +223,17 @@ def test_any_base_comes_back_and_goes_on_alike(steps, later):
             old.export(root / "out")
             assert new.import_(root / "out").quarantined == []
             assert new.verify().problems == ()
-            assert shown(new) == shown(old)
+            assert unit_details(new) == unit_details(old)
             assert sorted_lists(new) == sorted_lists(old)
             for question in ("Who leads?", "What is beside Alpha?"):
-                assert asked(new, question) == asked(old, question)
+                assert query_results(new, question) == query_results(old, question)
             new.export(root / "out2")
             assert tables(root / "out2") == tables(root / "out")
             again = new.import_(root / "out")
             assert (again.units_added, again.units_updated, again.chunks_added) == (0, 0, 0)
             follow(old, root, later)
             follow(new, root, later)
-            assert shown(new) == shown(old)
+            assert unit_details(new) == unit_details(old)
             assert new.verify().problems == ()
 
 
@@ -246,8 +247,8 @@ def test_a_base_of_another_encoder_encodes_anew_and_cuts_anew(base, tmp_path):
         report = kb.import_(tmp_path / "out")
         assert report.quarantined == []
         assert kb.verify().problems == ()
-        assert {u: one["texts"] for u, one in shown(kb).items()} == {
-            u: one["texts"] for u, one in shown(base).items()
+        assert {u: unit["texts"] for u, unit in unit_details(kb).items()} == {
+            u: unit["texts"] for u, unit in unit_details(base).items()
         }
         assert all(
             kb.encoder.count_tokens(text) <= 6 for texts in lists(kb).values() for text, _ in texts
@@ -334,11 +335,11 @@ def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
         rock = kb.show("rock").to_dict()
         assert "The rock is old." in rock["texts"]
         assert set(base.show("rock").to_dict()["texts"]) < set(rock["texts"])
-        assert [one.text for one in kb.show("seal").named_in] == ["Else is near Phoca."]
+        assert [mention.text for mention in kb.show("seal").named_in] == ["Else is near Phoca."]
         assert kb.verify().problems == ()
 
 
-# ---- one state, whatever happens ---------------------------------------------------------------
+# ---- one state ----------------------------------------------------------------------------------
 
 
 def test_an_export_is_one_state_while_others_write(tmp_path):
@@ -363,12 +364,12 @@ def test_an_export_is_one_state_while_others_write(tmp_path):
         with KnowledgeBase.open(folder, encoder=Hashed(), read_only=True) as kb:
             for _ in range(6):
                 kb.export(tmp_path / "out")
-                found = tables(tmp_path / "out")
-                ids = {row["id"] for row in found["units"]}
+                exported = tables(tmp_path / "out")
+                ids = {row["id"] for row in exported["units"]}
                 assert {i for i in ids if i.startswith("right")} == {
                     i.replace("left", "right") for i in ids if i.startswith("left") if i != "left0"
                 } | ({"right0"} & ids)
-                assert {row["unit"] for row in found["chunks"]} == ids
+                assert {row["unit"] for row in exported["chunks"]} == ids
     finally:
         writer.kill()
         writer.communicate()
@@ -394,8 +395,8 @@ def test_an_export_that_is_killed_leaves_nothing_that_looks_finished(base, tmp_p
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert ended.returncode == 9
     assert tables(tmp_path / "out") == before
-    left = list(tmp_path.glob(".out.*.partial"))
-    assert len(left) == 1
+    partial = list(tmp_path.glob(".out.*.partial"))
+    assert len(partial) == 1
     with pytest.raises(NotFound, match="is not an export"), opened(tmp_path / "new") as kb:
         kb.import_(tmp_path / "data")
     base.export(tmp_path / "out")
@@ -407,12 +408,12 @@ def test_an_export_that_is_killed_leaves_nothing_that_looks_finished(base, tmp_p
 
 def test_a_stop_between_two_names_loses_neither(base, tmp_path):
     base.export(tmp_path / "out")
-    left = tmp_path / ".out.0123456789ab.partial"
-    left.mkdir()
-    (tmp_path / "out").rename(left / "before")
+    partial = tmp_path / ".out.0123456789ab.partial"
+    partial.mkdir()
+    (tmp_path / "out").rename(partial / "before")
     with atomic_folder.create(tmp_path / "out", replaces=lambda _: True, what="an export"):
         assert tables(tmp_path / "out").keys() == set(TABLES)
-    assert not left.exists()
+    assert not partial.exists()
 
 
 def test_another_folder_is_never_replaced(base, tmp_path):
@@ -438,15 +439,15 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
     rock, tower = (base.show("rock").to_dict()["images"][n] for n in (1, 0))
     os.unlink(rock)
     Path(tower).write_bytes(b"something else")
-    done = base.export(tmp_path / "out").to_dict()
-    assert {one["reason"].rpartition(": ")[2] for one in done["left_out"]} == {
+    exported = base.export(tmp_path / "out").to_dict()
+    assert {item["reason"].rpartition(": ")[2] for item in exported["left_out"]} == {
         "No such file or directory",
         "its content has changed",
     }
-    assert done["pictures"] == 0
+    assert exported["pictures"] == 0
     with opened(tmp_path / "new") as kb:
         report = kb.import_(tmp_path / "out")
-        assert {one.reason for one in report.quarantined} == {
+        assert {item.reason for item in report.quarantined} == {
             "the picture was not exported: add it to its unit again"
         }
         assert kb.stats().counts["images"] == 0
@@ -468,7 +469,7 @@ def test_a_damaged_page_stops_an_export_and_names_salvage(tmp_path):
         assert not (tmp_path / "out").exists()
 
 
-# ---- what is not sound -------------------------------------------------------------------------
+# ---- damaged exports ----------------------------------------------------------------------------
 
 
 def test_a_table_that_was_edited_is_reported_and_its_sources_count_as_changed(base, tmp_path):
@@ -482,7 +483,7 @@ def test_a_table_that_was_edited_is_reported_and_its_sources_count_as_changed(ba
     edit(tmp_path / "out" / "chunks.parquet", damage)
     with opened(tmp_path / "new") as kb:
         report = kb.import_(tmp_path / "out")
-        assert [one.reason for one in report.quarantined] == [
+        assert [item.reason for item in report.quarantined] == [
             "it is not what was exported; its sound rows were imported",
             "its vector has length 1.243, expected 1; it was encoded again",
         ]
@@ -507,7 +508,7 @@ def test_a_flipped_bit_anywhere_is_noticed(table, base, tmp_path):
         with opened(tmp_path / f"kb{at}") as kb:
             try:
                 noticed = kb.import_(tmp_path / "out").quarantined != []
-            except BadInput:  # not even the form of the file is left
+            except BadInput:  # the file cannot even be parsed
                 noticed = True
             assert noticed
             assert kb.verify().problems == ()
@@ -528,7 +529,7 @@ def test_a_path_does_not_leave_the_export(file, base, tmp_path):
     (tmp_path / "out" / "manifest.json").unlink()
     with opened(tmp_path / "new") as kb:
         report = kb.import_(tmp_path / "out")
-        assert [one.item for one in report.quarantined] == [f"images: {digest}"]
+        assert [item.item for item in report.quarantined] == [f"images: {digest}"]
         assert kb.stats().counts["images"] == 0
 
 
@@ -539,7 +540,7 @@ def test_a_link_does_not_lead_out_of_the_export(base, tmp_path):
         path.unlink()
         path.symlink_to(tmp_path / path.name)
     with opened(tmp_path / "new") as kb:
-        reasons = {one.reason for one in kb.import_(tmp_path / "out").quarantined}
+        reasons = {item.reason for item in kb.import_(tmp_path / "out").quarantined}
         assert len(reasons) == 2
         assert all("leads out of" in reason for reason in reasons)
 
@@ -559,7 +560,7 @@ def test_strange_values_are_left_out(tmp_path):
     pq.write_table(pa.Table.from_pylist(chunks), out / "chunks.parquet")
     with opened(tmp_path / "new") as kb:
         report = kb.import_(out)
-        assert [one.item for one in report.quarantined] == [
+        assert [item.item for item in report.quarantined] == [
             "units: a",
             "units: ",
             "units: d",
@@ -569,7 +570,7 @@ def test_strange_values_are_left_out(tmp_path):
         assert [(unit.id, unit.metadata) for unit in kb.list()] == [("c", {"n": 1})]
 
 
-# ---- what others write -------------------------------------------------------------------------
+# ---- exports of other programs ------------------------------------------------------------------
 
 
 def test_units_and_chunks_alone_are_enough(tmp_path):
@@ -592,7 +593,7 @@ def test_units_and_chunks_alone_are_enough(tmp_path):
         assert kb.show("a").to_dict()["texts"] == [rows[1]["text"]]
         assert kb.show("a").counts["chunks"] == 2
         assert kb.show("b").to_dict()["texts"] == [rows[0]["text"], rows[2]["text"]]
-        assert [one.text for one in kb.show("a").named_in] == [rows[2]["text"]]
+        assert [mention.text for mention in kb.show("a").named_in] == [rows[2]["text"]]
         assert kb.verify().problems == ()
         assert kb.import_(out).units_unchanged == 2
 
@@ -626,8 +627,8 @@ def test_what_is_no_export_is_said(base, tmp_path):
             kb.import_(tmp_path / "data")
         base.export(tmp_path / "out")
         manifest = tmp_path / "out" / "manifest.json"
-        said = json.loads(manifest.read_text())
-        manifest.write_text(json.dumps(said | {"format": 99}))
+        content = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps(content | {"format": 99}))
         with pytest.raises(Mismatch, match="format 99"):
             kb.import_(tmp_path / "out")
         manifest.write_text("{")
@@ -663,7 +664,7 @@ def test_what_stands_twice_is_left_out_and_named(tmp_path):
     )
     with opened(tmp_path / "new") as kb:
         report = kb.import_(out)
-        assert sorted(one.item for one in report.quarantined) == [
+        assert sorted(item.item for item in report.quarantined) == [
             f"images: {digest}",
             "relations: a",
             "showings: a row",
@@ -684,7 +685,7 @@ def test_names_of_others_are_checked_as_everywhere(tmp_path):
     units += [{"id": "e", "name": "Epsilon", "metadata": "{}"}]
     with opened(tmp_path / "new") as kb:
         report = kb.import_(foreign(tmp_path / "out", units=units))
-        assert [one.item for one in report.quarantined] == [f"units: {n}" for n in "abcd"]
+        assert [item.item for item in report.quarantined] == [f"units: {n}" for n in "abcd"]
         assert [unit.id for unit in kb.list()] == ["e"]
 
 
@@ -746,14 +747,14 @@ def test_the_commands_move_a_base(tmp_path, monkeypatch, capsys):
     )
     old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "out"
     assert ku(monkeypatch, capsys, "ingest", tmp_path / "u.jsonl", "--kb", old)[0] == 0
-    code, done = ku(monkeypatch, capsys, "export", out, "--kb", old)
-    assert (code, set(done)) == (0, {"counts", "pictures", "left_out", "seconds", "salvaged"})
+    code, exported = ku(monkeypatch, capsys, "export", out, "--kb", old)
+    assert (code, set(exported)) == (0, {"counts", "pictures", "left_out", "seconds", "salvaged"})
     code, report = ku(monkeypatch, capsys, "import", out, "--kb", new)
     assert (code, report["units_added"], report["quarantined"]) == (0, 1, [])
     with KnowledgeBase.open(old) as first, KnowledgeBase.open(new) as second:
         assert first.encoder.fingerprint == second.encoder.fingerprint
         assert first.settings.max_tokens == second.settings.max_tokens
-        assert shown(first) == shown(second)
+        assert unit_details(first) == unit_details(second)
     for path in (out / "images").glob("*/*"):
         path.unlink()
     code, report = ku(monkeypatch, capsys, "import", out, "--kb", tmp_path / "third")
@@ -796,5 +797,5 @@ def test_a_relation_to_a_renamed_unit_means_it_after_an_import(tmp_path):
         old.export(tmp_path / "out")
         new.import_(tmp_path / "out")
         assert [fact.value for fact in new.facts("a") if fact.label == "beside"] == ["Gamma"]
-        assert shown(new) == shown(old)
+        assert unit_details(new) == unit_details(old)
         assert not new.verify().problems

@@ -1,4 +1,4 @@
-"""What can be read of a damaged base comes back; what is lost is reported."""
+"""The readable content of a damaged base is restored, and losses are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 8192
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A base of some hundred pages, closed: its log is folded in."""
+    """A closed base of some hundred pages, without a log."""
     folder = tmp_path_factory.mktemp("salvage")
     write_records(
         folder / "units.jsonl",
@@ -62,7 +62,7 @@ def texts(folder: Path) -> set[str]:
 
 
 def pages_of(store: Path, table: str) -> list[int]:
-    """The pages that hold rows of a table, without its root, as SQLite says."""
+    """The pages with rows of a table, without its root, according to SQLite."""
     with closing(connect(store)) as connection:
         rows = connection.execute(
             "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' AND path != '/'",
@@ -80,8 +80,8 @@ def damage(whole: Path, folder: Path, page: int) -> Path:
     return folder
 
 
-def shown(folder: Path, source: Path) -> dict[str, dict]:
-    """All units of an export, imported, without where the base lies."""
+def import_units(folder: Path, source: Path) -> dict[str, dict]:
+    """Import an export; all units, without the path of the base."""
     with KnowledgeBase.open(folder, create=True, encoder=Hashed()) as kb:
         kb.import_(source)
         assert kb.verify().problems == ()
@@ -89,23 +89,23 @@ def shown(folder: Path, source: Path) -> dict[str, dict]:
 
 
 def units(kb: KnowledgeBase) -> dict[str, dict]:
-    found = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
+    details = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
     return {
-        one: unit
+        unit_id: unit
         | {
             "images": sorted(image.rpartition("/")[2] for image in unit["images"]),
             "named_in": sorted((n["source"], n["text"]) for n in unit["named_in"]),
             "facts": [fact | {"chunk": None, "source": None} for fact in unit["facts"]],
         }
-        for one, unit in found.items()
+        for unit_id, unit in details.items()
     }
 
 
 def test_a_sound_base_comes_back_whole_and_is_not_touched(whole, tmp_path):
     before = (whole / "ku.sqlite").read_bytes()
-    done = KnowledgeBase.salvage(whole, tmp_path / "saved")
-    assert done.left_out == []
-    assert all(one["lost"] == [] for one in done.salvaged.values())
+    report = KnowledgeBase.salvage(whole, tmp_path / "saved")
+    assert report.left_out == []
+    assert all(table["lost"] == [] for table in report.salvaged.values())
     assert (whole / "ku.sqlite").read_bytes() == before
     with KnowledgeBase.open(whole, encoder=Hashed()) as kb:
         kb.export(tmp_path / "exported")
@@ -126,8 +126,8 @@ def test_changes_that_are_only_in_the_log_come_back(whole, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
     assert (tmp_path / "kb" / "ku.sqlite-wal").stat().st_size > 0
-    done = KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
-    assert done.left_out == []
+    report = KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
+    assert report.left_out == []
     saved = texts(tmp_path / "saved")
     assert "This came late." in saved
     assert not any(text.startswith("Thing1 ") for text in saved)
@@ -139,14 +139,14 @@ def test_a_damaged_page_costs_its_own_rows(table, whole, tmp_path, rounds):
     pages = pages_of(whole / "ku.sqlite", table)
     for page in pages[-rounds(1, len(pages)) :]:
         kb = damage(whole, tmp_path / f"kb{page}", page)
-        done = KnowledgeBase.salvage(kb, tmp_path / f"saved{page}")
+        report = KnowledgeBase.salvage(kb, tmp_path / f"saved{page}")
         saved = texts(tmp_path / f"saved{page}")
-        lost = [one for one in done.left_out if one.item.startswith(f"{table}: row")]
+        lost = [item for item in report.left_out if item.item.startswith(f"{table}: row")]
         assert lost
-        assert {one.item.partition(":")[0] for one in done.left_out} == {table}
+        assert {item.item.partition(":")[0] for item in report.left_out} == {table}
         assert (saved < every) if table == "chunks" else (saved == every)
         assert len(every - saved) < len(every) // 2
-        shown(tmp_path / f"new{page}", tmp_path / f"saved{page}")
+        import_units(tmp_path / f"new{page}", tmp_path / f"saved{page}")
 
 
 def test_the_rows_of_a_damaged_base_of_many_chunks_come_back(tmp_path):
@@ -155,28 +155,28 @@ def test_the_rows_of_a_damaged_base_of_many_chunks_come_back(tmp_path):
         every = {f"{n:x>200}" for n in range(3000)}
     for page in pages_of(tmp_path / "kb" / "ku.sqlite", "chunks")[::40]:
         kb = damage(tmp_path / "kb", tmp_path / f"kb{page}", page)
-        done = KnowledgeBase.salvage(kb, tmp_path / "saved")
-        (rows,) = done.salvaged["chunks"]["lost"]
+        report = KnowledgeBase.salvage(kb, tmp_path / "saved")
+        (rows,) = report.salvaged["chunks"]["lost"]
         first, _, last = rows.removeprefix("rows ").partition(" to ")
         lost = every - texts(tmp_path / "saved")
         assert len(lost) == int(last) - int(first) + 1
-        assert done.salvaged["chunks"]["saved"] == 3000 - len(lost)
+        assert report.salvaged["chunks"]["saved"] == 3000 - len(lost)
         assert len(lost) < 80
 
 
 @pytest.mark.parametrize("table", ["units", "sources"])
 def test_content_whose_unit_or_source_is_lost_keeps_its_unit(table, whole, tmp_path):
     page = pages_of(whole / "ku.sqlite", table)[-1]
-    done = KnowledgeBase.salvage(damage(whole, tmp_path / "kb", page), tmp_path / "saved")
-    assert done.salvaged[table]["lost"]
+    report = KnowledgeBase.salvage(damage(whole, tmp_path / "kb", page), tmp_path / "saved")
+    assert report.salvaged[table]["lost"]
     with KnowledgeBase.open(whole, encoder=Hashed()) as kb:
         expected = units(kb)
-    found = shown(tmp_path / "new", tmp_path / "saved")
-    assert {one: unit["texts"] for one, unit in found.items()} == {
-        one: unit["texts"] for one, unit in expected.items()
+    imported = import_units(tmp_path / "new", tmp_path / "saved")
+    assert {unit_id: unit["texts"] for unit_id, unit in imported.items()} == {
+        unit_id: unit["texts"] for unit_id, unit in expected.items()
     }
-    if table == "units":  # sources say what units are
-        assert found == expected
+    if table == "units":  # sources contain the units
+        assert imported == expected
         return
     shutil.copytree(whole, tmp_path / "other")
     mended = []
@@ -184,7 +184,7 @@ def test_content_whose_unit_or_source_is_lost_keeps_its_unit(table, whole, tmp_p
         with KnowledgeBase.open(folder, encoder=Hashed()) as kb:
             kb.ingest(whole.parent / "units.jsonl")
             mended.append(units(kb))
-            mended[-1].pop("long")  # added by hand: no file says what it was
+            mended[-1].pop("long")  # added by hand, not in a file
     assert mended[0] == mended[1]
 
 
@@ -206,8 +206,8 @@ def test_the_command_says_what_is_lost(whole, tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 3
-        said = capsys.readouterr()
-    shape = json.loads(said.out)
+        streams = capsys.readouterr()
+    shape = json.loads(streams.out)
     assert set(shape) == {"counts", "pictures", "left_out", "seconds", "salvaged"}
     assert set(shape["salvaged"]["chunks"]) == {"saved", "lost"}
     assert shape["salvaged"]["chunks"]["lost"]

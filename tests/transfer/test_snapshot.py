@@ -1,4 +1,4 @@
-"""A copy of a base that opens as one, taken while others write, delete and compact."""
+"""A snapshot is a usable base, also while others write, delete and compact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def base(tmp_path):
 
 
 def rows(kb: KnowledgeBase) -> dict[str, list[tuple]]:
-    """Every row of every table that is not SQLite's own or the keyword index's."""
+    """Every row of every table, except those of SQLite and of the keyword index."""
     connection = kb._database.connection
     names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     return {
@@ -54,9 +54,9 @@ def test_a_snapshot_of_more_pages_than_the_cache_has_room_for(base, tmp_path):
 
 def test_a_snapshot_is_the_base(base, tmp_path):
     (base.path / "ku.toml").write_text("k_chunks = 5\n")
-    done = base.snapshot(tmp_path / "copy").to_dict()
-    assert (done["pictures"], done["left_out"]) == (2, [])
-    assert done["bytes"] == sum(
+    report = base.snapshot(tmp_path / "copy").to_dict()
+    assert (report["pictures"], report["left_out"]) == (2, [])
+    assert report["bytes"] == sum(
         path.stat().st_size for path in (tmp_path / "copy").rglob("*") if path.is_file()
     )
     with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed(), read_only=True) as kb:
@@ -90,7 +90,7 @@ def test_a_snapshot_holds_no_text_that_was_deleted(base, tmp_path):
             kb.compact()
         assert (kb.path / "ku.sqlite").read_bytes() == before
         (kb.path / "ku.copy").unlink()
-        kb.compact()  # single words stay in the keyword index until then, as in the base
+        kb.compact()  # until then, single words stay in the keyword index, as in the base
     assert b"swordfish" not in (tmp_path / "copy" / "ku.sqlite").read_bytes()
 
 
@@ -100,17 +100,17 @@ def test_a_full_disk_is_named_by_the_copy_not_by_the_base(base, tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
         "sys.argv[1:] = ['snapshot', 'copy', '--kb', 'kb']; main()"
     )
-    # -B: files cannot grow, and half of a module's bytecode would be left.
+    # -B: files cannot grow, and an incomplete file of bytecode would remain.
     command = [sys.executable, "-B", "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert f"a snapshot cannot be written to {tmp_path}/copy (" in done.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert f"a snapshot cannot be written to {tmp_path}/copy (" in process.stderr
     assert not list(tmp_path.glob("*copy*"))
 
 
 def test_pictures_are_linked_on_request(base, tmp_path):
-    done = base.snapshot(tmp_path / "copy", link=True).to_dict()
-    assert done["pictures"] == 2
+    report = base.snapshot(tmp_path / "copy", link=True).to_dict()
+    assert report["pictures"] == 2
     for path in (tmp_path / "copy" / "images").glob("*/*"):
         assert path.samefile(base.path / path.relative_to(tmp_path / "copy"))
     base.delete([unit.id for unit in base.list()])
@@ -137,22 +137,22 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
     tower, rock = base.show("rock").to_dict()["images"]
     os.unlink(rock)
     Path(tower).write_bytes(b"something else")
-    done = base.snapshot(tmp_path / "copy").to_dict()
-    assert done["pictures"] == 0
-    assert {one["reason"].rpartition(": ")[2] for one in done["left_out"]} == {
+    report = base.snapshot(tmp_path / "copy").to_dict()
+    assert report["pictures"] == 0
+    assert {item["reason"].rpartition(": ")[2] for item in report["left_out"]} == {
         "No such file or directory",
         "its content has changed",
     }
 
 
 def test_a_missing_picture_outside_of_the_base_is_named(tmp_path):
-    shown = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
+    photo = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
     with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
         kb.ingest(tmp_path / "photos")
         assert kb.snapshot(tmp_path / "whole").left_out == []
-        shown.unlink()
-        (left,) = kb.snapshot(tmp_path / "copy").left_out
-    assert left.reason == f"{shown} is not there"
+        photo.unlink()
+        (item,) = kb.snapshot(tmp_path / "copy").left_out
+    assert item.reason == f"{photo} is not there"
 
 
 def test_a_damaged_store_is_not_passed_on_as_sound(base, tmp_path):
@@ -201,8 +201,8 @@ def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path,
     )
     try:
         for n in range(rounds(6, 30)):
-            done = base.snapshot(tmp_path / f"copy{n}").to_dict()
-            assert done["left_out"] == []
+            report = base.snapshot(tmp_path / f"copy{n}").to_dict()
+            assert report["left_out"] == []
             with KnowledgeBase.open(tmp_path / f"copy{n}", encoder=Hashed()) as kb:
                 assert kb.verify().problems == ()
     finally:
@@ -245,9 +245,9 @@ def test_the_command_copies_a_base(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"pictures", "bytes", "left_out", "seconds", "commit", "since"}
-    assert (found["commit"] > 0, found["since"]) == (True, None)
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {"pictures", "bytes", "left_out", "seconds", "commit", "since"}
+    assert (report["commit"] > 0, report["since"]) == (True, None)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
