@@ -1,4 +1,4 @@
-"""Skip what needs a framework that is not installed; `make test-integrations` installs them."""
+"""Skip tests of frameworks that are not installed; `make test-integrations` installs them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def fruits(tmp_path_factory, fruit_pictures):
     """A base of four fruits, two of them with pictures; it is not changed."""
     with KnowledgeBase.open(tmp_path_factory.mktemp("fruits") / "kb", create=True) as kb:
         for name, (country, taste) in FRUITS.items():
-            given = fruit_pictures.get(name.lower())
+            image = fruit_pictures.get(name.lower())
             kb.add(
                 Unit(
                     name,
                     id=name.lower(),
-                    images=[given] if given else [],
+                    images=[image] if image else [],
                     texts=[f"The {name} comes from {country}."],
                     metadata={"taste": taste},
                 )

@@ -1,4 +1,4 @@
-"""The store that the classes of other frameworks use; it needs none of them."""
+"""The store behind the classes for other frameworks; it needs none of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def turned(texts):
 
 @pytest.fixture
 def store(tmp_path):
-    made = ChunkStore.open(tmp_path / "kb", ForeignEncoder("turned", 3, turned))
-    yield made
-    made.kb.close()
+    chunk_store = ChunkStore.open(tmp_path / "kb", ForeignEncoder("turned", 3, turned))
+    yield chunk_store
+    chunk_store.kb.close()
 
 
 def document(name, text, **metadata):
@@ -39,23 +39,23 @@ def test_a_framework_is_imported_by_its_own_module_only():
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in [getattr(node, "module", None) or node.names[0].name]
     }
-    assert {one for one in importing if one[0] in FRAMEWORKS} == set(FRAMEWORKS.items())
+    assert {pair for pair in importing if pair[0] in FRAMEWORKS} == set(FRAMEWORKS.items())
 
 
 def test_vectors_of_any_length_are_scaled_to_length_one(store):
     store.write([document("a", "far"), document("b", "near")], [[0, 0, 9], [300, 4, 0]])
-    found = store.search(vector=[3, 0, 0])
-    assert [(one.id, one.text) for one in found] == [("b", "near"), ("a", "far")]
-    assert [one.evidence.score for one in found] == pytest.approx([1, 0], abs=1e-3)
+    hits = store.search(vector=[3, 0, 0])
+    assert [(hit.id, hit.text) for hit in hits] == [("b", "near"), ("a", "far")]
+    assert [hit.evidence.score for hit in hits] == pytest.approx([1, 0], abs=1e-3)
     with pytest.raises(BadInput, match="a vector has 2 numbers: the base has vectors of 3"):
         store.search(vector=[1, 2])
     with pytest.raises(BadInput, match="has length 0"):
         store.search(vector=[0, 0, 0])
 
 
-@pytest.mark.parametrize("given", [None, [0, 0, 0], np.zeros(3)], ids=["none", "zeros", "array"])
-def test_a_text_without_a_vector_is_encoded_by_the_function(store, given):
-    store.write([document("a", "alpha"), document("b", "beta")], [given, np.array([1, 0, 0])])
+@pytest.mark.parametrize("vector", [None, [0, 0, 0], np.zeros(3)], ids=["none", "zeros", "array"])
+def test_a_text_without_a_vector_is_encoded_by_the_function(store, vector):
+    store.write([document("a", "alpha"), document("b", "beta")], [vector, np.array([1, 0, 0])])
     assert store.search(vector=turned(["alpha"])[0], k=1)[0].id == "a"
     assert store.kb.encoder.encode_texts(["alpha"])[0] == pytest.approx(
         np.array([5, 1, 0.5]) / np.linalg.norm([5, 1, 0.5])
@@ -65,22 +65,22 @@ def test_a_text_without_a_vector_is_encoded_by_the_function(store, given):
 def test_a_long_text_is_one_chunk_with_a_vector_and_several_without(store):
     text = "A sentence of six short words. " * 100
     store.write([document("a", text), document("b", text)], [[1, 2, 3], None])
-    assert [store.kb.show(one).counts["chunks"] for one in "ab"] == [1, 3]
-    assert [one.text for one in store.read("ab")] == [text, text]
-    found = {one.id: one.text for one in store.search("sentence")}
-    parts = sorted((one for one in found if one.startswith("b#")), key=lambda one: int(one[2:]))
-    assert "".join(found[one] for one in parts) == found["a"] == text
+    assert [store.kb.show(name).counts["chunks"] for name in "ab"] == [1, 3]
+    assert [entry.text for entry in store.read("ab")] == [text, text]
+    texts = {hit.id: hit.text for hit in store.search("sentence")}
+    parts = sorted((id for id in texts if id.startswith("b#")), key=lambda id: int(id[2:]))
+    assert "".join(texts[id] for id in parts) == texts["a"] == text
 
 
 def test_what_is_written_replaces_what_has_its_id(store):
-    given = [document("a", "Old.", n=1), document("a", "Older."), document("b", "Other.")]
-    assert store.write(given, [None, [1, 0, 0], None]) == ["a", "b"]
+    documents = [document("a", "Old.", n=1), document("a", "Older."), document("b", "Other.")]
+    assert store.write(documents, [None, [1, 0, 0], None]) == ["a", "b"]
     store.write([document("a", "New.", n=2)], [None])
     assert list(store.read(["b", "none", "a"])) == [
         document("b", "Other."),
         document("a", "New.", n=2),
     ]
-    assert [one.text for one in store.search("old older new", k=9)] == ["New.", "Other."]
+    assert [hit.text for hit in store.search("old older new", k=9)] == ["New.", "Other."]
     assert store.kb.verify().ok
 
 
@@ -89,9 +89,9 @@ def test_names_are_no_ids(store):
     store.write(
         [document("3", "Third.", title="4"), document("5", "Fifth.", title="4")], [None] * 2
     )
-    assert [one.text for one in store.read("245")] == ["Second.", "Fifth."]
+    assert [entry.text for entry in store.read("245")] == ["Second.", "Fifth."]
     store.delete(["4", "none", "2", "2"])
-    assert [one.id for one in store.kb.list()] == ["1", "3", "5"]
+    assert [unit.id for unit in store.kb.list()] == ["1", "3", "5"]
     assert store.search("Third.", k=1)[0].described["names"] == ["4"]
 
 
@@ -102,13 +102,13 @@ def test_texts_beside_units_are_found_with_their_ids(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.ingest(tmp_path / "folder")
         kb.add(Unit("Lime", id="lime", texts=("It is green.", "It is sour.")))
-        found = {one.text: one for one in ChunkStore(kb).search("sweet sour green", k=9)}
+        hits = {hit.text: hit for hit in ChunkStore(kb).search("sweet sour green", k=9)}
         for text, number in (("It is green.", "lime"), ("It is sour.", "lime")):
-            assert found[text].id == f"{number}#{found[text].evidence.chunk}"
-        assert len({one.id for one in found.values()}) == len(found) == 4
-        sweet = found["It is sweet."]
+            assert hits[text].id == f"{number}#{hits[text].evidence.chunk}"
+        assert len({hit.id for hit in hits.values()}) == len(hits) == 4
+        sweet = hits["It is sweet."]
         assert (sweet.id, sweet.described["unit_ids"]) == ("Mango", ["Mango"])
-        note = found["The Mango is not sour."].described
+        note = hits["The Mango is not sour."].described
         assert (sweet.described["owners"], note["owners"]) == (["Mango"], ["notes"])
         assert sweet.described["source"].endswith("folder/Mango/about.txt")
 

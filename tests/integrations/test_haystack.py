@@ -1,4 +1,4 @@
-"""Haystack's own tests of document stores, and what they do not cover."""
+"""Haystack's own tests of document stores, and tests of the remaining behaviour."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ku_rag.integrations.haystack import HaystackDocumentStore, HaystackRetrieve
 
 @pytest.fixture
 def store(tmp_path):
-    made = HaystackDocumentStore(str(tmp_path / "kb"), embedding_dim=3)
-    yield made
-    made.kb.close()
+    document_store = HaystackDocumentStore(str(tmp_path / "kb"), embedding_dim=3)
+    yield document_store
+    document_store.kb.close()
 
 
 class TestStandardDocumentStore(DocumentStoreBaseTests):
-    """Three overrides, as the class says that there may be.
+    """Three overrides, as the class allows.
 
-    - `document_store`: makes the store; it is abstract.
-    - `test_write_documents`: the behaviour without a policy is the store's choice; it is abstract.
-    - `assert_documents_are_equal`: documents come in the order of their ids, and without their
+    - `document_store`: creates the store; it is abstract.
+    - `test_write_documents`: the store defines the behaviour without a policy; it is abstract.
+    - `assert_documents_are_equal`: documents are in the order of their ids, and without their
       embeddings, of which the store has no exact copy.
     """
 
     @pytest.fixture
     def document_store(self, tmp_path):
-        made = HaystackDocumentStore(str(tmp_path / "kb"), embedding_dim=768)
-        yield made
-        made.kb.close()
+        created = HaystackDocumentStore(str(tmp_path / "kb"), embedding_dim=768)
+        yield created
+        created.kb.close()
 
     def test_write_documents(self, document_store):
         written = [Document(content="test doc")]
@@ -44,9 +44,9 @@ class TestStandardDocumentStore(DocumentStoreBaseTests):
         self.assert_documents_are_equal(document_store.filter_documents(), written)
 
     def assert_documents_are_equal(self, received, expected):
-        expected = sorted(expected, key=lambda one: one.id)
-        assert [one.to_dict() for one in received] == [
-            one.to_dict() | {"embedding": None} for one in expected
+        expected = sorted(expected, key=lambda document: document.id)
+        assert [document.to_dict() for document in received] == [
+            document.to_dict() | {"embedding": None} for document in expected
         ]
 
 
@@ -58,17 +58,17 @@ DOCUMENTS = [
 ]  # fmt: skip
 
 
-def found(retriever, **asked):
-    return [(one.id, one.score) for one in retriever.run(**asked)["documents"]]
+def run(retriever, **options):
+    return [(document.id, document.score) for document in retriever.run(**options)["documents"]]
 
 
 def test_documents_are_found_by_embedding(store):
     store.write_documents(DOCUMENTS)
     retriever = HaystackRetriever(store, top_k=4)
-    every = found(retriever, query_embedding=[9.0, 0.0, 0.0])
-    assert [one for one, _ in every] == ["1", "2", "4", "3"]
+    every = run(retriever, query_embedding=[9.0, 0.0, 0.0])
+    assert [doc_id for doc_id, _ in every] == ["1", "2", "4", "3"]
     assert [score for _, score in every] == pytest.approx([1, 0.6, 0, -1], abs=1e-3)
-    assert found(retriever, query_embedding=[9.0, 0.0, 0.0], query="Figs", top_k=1) == every[:1]
+    assert run(retriever, query_embedding=[9.0, 0.0, 0.0], query="Figs", top_k=1) == every[:1]
     with pytest.raises(BadInput, match="has 2 numbers"):
         retriever.run(query_embedding=[1.0, 0.0])
 
@@ -91,12 +91,12 @@ def test_documents_are_found_by_words(store):
 def test_a_picture_chooses_the_documents(fruits, fruit_pictures):
     store = HaystackDocumentStore(str(fruits.path))
     for name, image in fruit_pictures.items():
-        asked = {"query": "Where does it come from?", "image": str(image)}
-        assert found(HaystackRetriever(store, top_k=1), **asked)[0][0] == name
-        given = HaystackRetriever(store, top_k=2, image=asked.pop("image"))
-        assert len(found(given, **asked)) == 2
-        assert found(given, **asked)[0][0] == name
-    assert [one.content for one in store.filter_documents()][1] == "The Kiwi comes from Italy."
+        options = {"query": "Where does it come from?", "image": str(image)}
+        assert run(HaystackRetriever(store, top_k=1), **options)[0][0] == name
+        retriever = HaystackRetriever(store, top_k=2, image=options.pop("image"))
+        assert len(run(retriever, **options)) == 2
+        assert run(retriever, **options)[0][0] == name
+    assert store.filter_documents()[1].content == "The Kiwi comes from Italy."
     store.kb.close()
 
 
@@ -104,14 +104,17 @@ def test_a_search_is_filtered_by_meta(store):
     store.write_documents(DOCUMENTS)
     late = {"field": "meta.year", "operator": ">", "value": 2000}
     retriever = HaystackRetriever(store, filters=late)
-    assert [one for one, _ in found(retriever, query="sweet")] == ["2"]
+    assert [doc_id for doc_id, _ in run(retriever, query="sweet")] == ["2"]
     either = {"operator": "OR", "conditions": [late, {**late, "operator": "<"}]}
-    asked = {"query_embedding": [1.0, 0.0, 0.0], "filters": either}
-    assert [one for one, _ in found(retriever, **asked)] == ["1", "2"]
-    other = {"operator": "AND", "conditions": [{**late, "field": "content"}]}
-    for search in (store.filter_documents, lambda one: retriever.run(query="sweet", filters=one)):
+    options = {"query_embedding": [1.0, 0.0, 0.0], "filters": either}
+    assert [doc_id for doc_id, _ in run(retriever, **options)] == ["1", "2"]
+    invalid = {"operator": "AND", "conditions": [{**late, "field": "content"}]}
+    for search in (
+        store.filter_documents,
+        lambda conditions: retriever.run(query="sweet", filters=conditions),
+    ):
         with pytest.raises(FilterError, match="'content' is no field of the meta"):
-            search(other)
+            search(invalid)
     with pytest.raises(FilterError):
         retriever.run(query="sweet", filters={"field": "meta.year", "operator": "~", "value": 1})
 
@@ -122,8 +125,8 @@ def test_a_pipeline_is_saved_and_loaded(store):
     pipeline.add_component("retriever", HaystackRetriever(store, top_k=2))
     trusted = ["ku_rag.integrations.haystack"]
     loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=trusted)
-    asked = {"retriever": {"query": "sour limes"}}
-    documents = [one.run(asked)["retriever"]["documents"] for one in (pipeline, loaded)]
+    inputs = {"retriever": {"query": "sour limes"}}
+    documents = [runner.run(inputs)["retriever"]["documents"] for runner in (pipeline, loaded)]
     assert documents[0] == documents[1]
     assert documents[0][0].id == "2"
     loaded.get_component("retriever")._store.kb.close()
@@ -136,8 +139,8 @@ def test_a_document_that_exists_is_left_alone_unless_told_otherwise(store):
         store.write_documents(changed)
     assert store.count_documents() == 1
     assert store.write_documents(changed, DuplicatePolicy.SKIP) == 1
-    assert [one.content for one in store.filter_documents()] == [
-        one.content for one in DOCUMENTS[:2]
+    assert [document.content for document in store.filter_documents()] == [
+        document.content for document in DOCUMENTS[:2]
     ]
     assert store.write_documents(changed, DuplicatePolicy.OVERWRITE) == 2
     assert store.filter_documents()[0].content == "New."
@@ -162,6 +165,6 @@ def test_what_cannot_be_stored_is_refused(store, wrong):
 def test_a_store_is_opened_again_with_its_own_model_only(store):
     path = str(store.kb.path)
     HaystackDocumentStore(path, embedding_dim=3).kb.close()
-    for other in ({"embedding_dim": 4}, {"embedding_dim": 3, "model": "another"}, {}):
+    for options in ({"embedding_dim": 4}, {"embedding_dim": 3, "model": "another"}, {}):
         with pytest.raises(Mismatch, match="was made with encoder foreign:haystack:3"):
-            HaystackDocumentStore(path, **other)
+            HaystackDocumentStore(path, **options)

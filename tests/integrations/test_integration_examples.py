@@ -1,4 +1,4 @@
-"""The examples of docs/integrations.md run, and print what is found."""
+"""The examples of docs/integrations.md run, and print the expected results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_an_example_runs(fruit_base, code, expected):
     shutil.rmtree(root / "kb")
     shutil.copy(fruit_base / "Mango" / "photo.png", root)
     assert len(code.splitlines()) <= 10
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=root, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(expected)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith(expected)

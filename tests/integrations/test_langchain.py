@@ -1,4 +1,4 @@
-"""LangChain's own tests of retrievers and vector stores, and what they do not cover."""
+"""LangChain's own tests of retrievers and vector stores, and tests of the remaining behaviour."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ class TestStandardVectorStore(VectorStoreIntegrationTests):
 
 @pytest.fixture
 def store(tmp_path):
-    made = LangChainVectorStore(DeterministicFakeEmbedding(size=6), tmp_path / "kb")
-    yield made
-    made.kb.close()
+    vector_store = LangChainVectorStore(DeterministicFakeEmbedding(size=6), tmp_path / "kb")
+    yield vector_store
+    vector_store.kb.close()
 
 
 def test_a_document_says_whose_text_it_is(fruits):
-    (found,) = LangChainRetriever(kb=fruits, k=1).invoke("Where does the mango come from?")
-    assert found.page_content == "The Mango comes from Peru."
-    score = found.metadata.pop("score")
+    (document,) = LangChainRetriever(kb=fruits, k=1).invoke("Where does the mango come from?")
+    assert document.page_content == "The Mango comes from Peru."
+    score = document.metadata.pop("score")
     assert score > 0
-    assert found.metadata == {
-        "source": found.metadata["source"],
+    assert document.metadata == {
+        "source": document.metadata["source"],
         "taste": "sweet",
         "owners": ["mango"],
         "unit_ids": ["mango"],
         "names": ["Mango"],
         "evidence": "E1",
     }
-    assert found.metadata["source"].startswith("add:mango/")
-    assert found.id == "mango"
+    assert document.metadata["source"].startswith("add:mango/")
+    assert document.id == "mango"
 
 
 @pytest.mark.parametrize("name", ["mango", "kiwi"])
@@ -72,32 +72,32 @@ async def test_a_picture_chooses_the_documents(fruits, fruit_pictures, name):
     image = fruit_pictures[name]
     plain = LangChainRetriever(kb=fruits, k=2)
     chain = plain.configurable_fields(image=ConfigurableField("image"))
-    found = [
+    results = [
         LangChainRetriever(kb=fruits, image=image, k=2).invoke(QUESTION),
         plain.invoke(QUESTION, image=image),
         await plain.ainvoke(QUESTION, image=image),
         chain.invoke(QUESTION, config={"configurable": {"image": image}}),
         plain.invoke("", image=image),
     ]
-    assert [one[0].metadata["unit_ids"] for one in found] == [[name]] * len(found)
-    assert [len(one) for one in found] == [2] * len(found)
+    assert [documents[0].metadata["unit_ids"] for documents in results] == [[name]] * len(results)
+    assert [len(documents) for documents in results] == [2] * len(results)
 
 
 def test_all_chunks_are_ranked_where_as_many_are_asked_for(fruits, fruit_pictures):
     retriever = LangChainRetriever(kb=fruits, k=4)
     for question in (QUESTION, "unrelated", "?!"):
         for image in (None, *fruit_pictures.values()):
-            found = retriever.invoke(question, image=image)
-            assert {one.id for one in found} == {"mango", "kiwi", "fig", "plum"}
+            documents = retriever.invoke(question, image=image)
+            assert {document.id for document in documents} == {"mango", "kiwi", "fig", "plum"}
     assert retriever.batch([QUESTION] * 9) == [retriever.invoke(QUESTION)] * 9
 
 
 def test_units_are_selected_by_metadata(fruits):
     retriever = LangChainRetriever(kb=fruits, k=9, where="taste=sour")
-    assert {one.id for one in retriever.invoke(QUESTION)} == {"kiwi", "plum"}
+    assert {document.id for document in retriever.invoke(QUESTION)} == {"kiwi", "plum"}
     assert retriever.invoke(QUESTION, where="taste=salty") == []
-    chosen = LangChainRetriever(kb=fruits, where=lambda known: known["taste"] == "sweet")
-    assert {one.id for one in chosen.invoke(QUESTION)} == {"mango", "fig"}
+    chosen = LangChainRetriever(kb=fruits, where=lambda metadata: metadata["taste"] == "sweet")
+    assert {document.id for document in chosen.invoke(QUESTION)} == {"mango", "fig"}
     with pytest.raises(TypeError, match="unexpected keyword argument 'top_k'"):
         retriever.invoke(QUESTION, top_k=3)
 
@@ -115,9 +115,9 @@ def test_texts_and_metadata_come_back_exactly(store):
     texts = ["", " two\r\n\r\nparagraphs \t", "ﬁﬂ 漢字 🙂 " + "long. " * 50_000, "same", "same"]
     metadata = {"deep": {"list": [1, 2.5, None, True, "ä"]}, "title": "A", "empty": ""}
     ids = store.add_texts(texts, [metadata] * len(texts))
-    found = store.get_by_ids(ids)
-    assert [one.page_content for one in found] == texts
-    assert [one.metadata for one in found] == [metadata] * len(texts)
+    documents = store.get_by_ids(ids)
+    assert [document.page_content for document in documents] == texts
+    assert [document.metadata for document in documents] == [metadata] * len(texts)
     nearest = store.similarity_search(texts[2], 1)
     assert nearest == [Document(page_content=texts[2], metadata=metadata, id=ids[2])]
 
@@ -138,14 +138,14 @@ def test_documents_are_filtered_by_metadata(store):
         "nothing": (None, {"1", "2", "3"}),
     }
     for name, (chosen, expected) in filters.items():
-        found = store.similarity_search("one", 9, filter=chosen)
-        assert {one.id for one in found} == expected, name
+        documents = store.similarity_search("one", 9, filter=chosen)
+        assert {document.id for document in documents} == expected, name
 
 
 def test_scores_are_cosines(store):
     store.add_texts(["one", "two"])
     scored = store.similarity_search_with_score("one", 2)
-    assert [one.page_content for one, _ in scored] == ["one", "two"]
+    assert [document.page_content for document, _ in scored] == ["one", "two"]
     assert scored[0][1] == 1
     assert -1 <= scored[1][1] < 1
     relevant = store.similarity_search_with_relevance_scores("one", 2)
@@ -154,18 +154,18 @@ def test_scores_are_cosines(store):
 
 def test_a_store_is_opened_again_with_its_own_model_only(tmp_path):
     path, model = tmp_path / "kb", DeterministicFakeEmbedding(size=6)
-    made = LangChainVectorStore.from_texts(["one"], model, ids=["1"], path=path)
-    assert made.embeddings is model
-    made.kb.close()
+    created = LangChainVectorStore.from_texts(["one"], model, ids=["1"], path=path)
+    assert created.embeddings is model
+    created.kb.close()
     again = LangChainVectorStore(model, path)
-    assert [one.id for one in again.similarity_search("one")] == ["1"]
+    assert [document.id for document in again.similarity_search("one")] == ["1"]
     again.kb.close()
-    for other in (
+    for reopen in (
         lambda: LangChainVectorStore(DeterministicFakeEmbedding(size=7), path),
         lambda: LangChainVectorStore(model, path, name="another"),
     ):
         with pytest.raises(Mismatch, match="was made with encoder foreign:Deterministic"):
-            other()
+            reopen()
 
 
 def test_bad_input_stores_nothing(store):
@@ -180,4 +180,4 @@ def test_bad_input_stores_nothing(store):
             store.add_texts(texts, metadatas, ids=ids)
     with pytest.raises(BadInput, match="name the documents to delete"):
         store.delete()
-    assert [one.page_content for one in store.similarity_search("one")] == ["one"]
+    assert [document.page_content for document in store.similarity_search("one")] == ["one"]
