@@ -15,7 +15,7 @@ def killed(module: str, root: Path, step: int, seconds: float) -> bool:
     command = [sys.executable, "-m", module, str(root), str(step)]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()  # what it imports is there
+    process.stdout.readline()  # its imports are complete
     try:
         process.wait(seconds or None)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A Milvus server of the package milvus, which tests may kill and start again."""
+"""A Milvus server of the package milvus, which tests may kill and restart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ initial-cluster: default=http://127.0.0.1:{1}
 
 
 class MilvusServer:
-    """A server on free ports, with its files in a new folder; it is made stopped."""
+    """A server on free ports, with its files in a new folder; call `start` to run it."""
 
     def __init__(self, folder: Path) -> None:
         import milvus
@@ -55,7 +55,7 @@ class MilvusServer:
             warnings.catch_warnings(action="ignore", category=ResourceWarning),
         ):
             self._server.start()
-        # Another start keeps the ports, also those where old connections are still being closed.
+        # A restart keeps the ports, even while old connections are being closed.
         self._server.config.resolve = lambda: None
 
     def kill(self) -> None:
@@ -65,7 +65,7 @@ class MilvusServer:
         self._server.stop()
 
     def close(self) -> None:
-        """Stop the server and delete its files, 250 MB and more."""
+        """Stop the server and delete its files, at least 250 MB."""
         self._server.stop()
         shutil.rmtree(self._folder)
 

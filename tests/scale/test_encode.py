@@ -1,4 +1,4 @@
-"""Shards of the local engine: the same base as ingest makes, resumable, and checked at import."""
+"""Shards of the local engine equal an ingest, are resumable, and are checked at import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.transfer.test_parquet import Other
 
 
 def write_sources(data: Path) -> Path:
-    """A folder with all that units have, and with broken items."""
+    """A folder with units that have every field, and with broken items."""
     picture(data / "tower.png", 1)
     (data / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno picture")
     table = {"name": "Lamps", "header": ["Year", "Lamp"]}
@@ -74,7 +74,7 @@ def shards(out: Path) -> list[Path]:
 
 @pytest.mark.parametrize("block", [1, 5, 100])
 def test_import_of_shards_makes_the_base_that_ingest_makes(data, tmp_path, block):
-    done = run(data, tmp_path / "out", block=block)
+    encoded = run(data, tmp_path / "out", block=block)
     report = imported(tmp_path / "out", tmp_path / "kb")
     with KnowledgeBase.open(tmp_path / "kb2", create=True, encoder=Hashed()) as base:
         expected = base.ingest(data)
@@ -84,7 +84,7 @@ def test_import_of_shards_makes_the_base_that_ingest_makes(data, tmp_path, block
         again = base.ingest(data)
     assert contents(tmp_path / "found") == contents(tmp_path / "expected")
     assert (report.chunks_added, report.units_added) == (expected.chunks_added, 21)
-    assert {one.item for one in done.left_out} == {one.item for one in expected.quarantined}
+    assert {item.item for item in encoded.left_out} == {item.item for item in expected.quarantined}
     assert (again.chunks_added, again.units_unchanged) == (0, 21)
     assert imported(tmp_path / "out", tmp_path / "kb").units_unchanged >= 21
 
@@ -110,27 +110,27 @@ def test_equal_runs_write_equal_bytes(data, tmp_path):
     second = run(data, tmp_path / "two", workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert first.left_out == second.left_out
-    assert [one.item for one in first.left_out if "broken.png" in one.item]
+    assert [item.item for item in first.left_out if "broken.png" in item.item]
 
 
 def test_a_run_continues_and_writes_damaged_shards_again(data, tmp_path):
-    done = run(data, tmp_path / "out")
+    first = run(data, tmp_path / "out")
     expected = contents(tmp_path / "out")
     shutil.rmtree(shards(tmp_path / "out")[0])
     (shards(tmp_path / "out")[0] / "chunks.parquet").write_bytes(b"PAR1")
     (tmp_path / "out" / "shards" / ".abc.partial").mkdir()
     again = run(data, tmp_path / "out")
-    assert (again.shards, again.reused) == (done.shards, done.shards - 2)
-    assert again.left_out == done.left_out
+    assert (again.shards, again.reused) == (first.shards, first.shards - 2)
+    assert again.left_out == first.left_out
     assert contents(tmp_path / "out") == expected
-    assert len(shards(tmp_path / "out")) == done.shards
+    assert len(shards(tmp_path / "out")) == first.shards
 
 
 def test_a_changed_source_renews_its_shards_only(data, tmp_path):
-    done = run(data, tmp_path / "out")
+    first = run(data, tmp_path / "out")
     (data / "Harbour" / "about.txt").write_text("The harbour is shallow.")
     again = run(data, tmp_path / "out")
-    assert (again.shards, again.reused) == (done.shards, done.shards - 1)
+    assert (again.shards, again.reused) == (first.shards, first.shards - 1)
     assert imported(tmp_path / "out", tmp_path / "kb").units_added == 21
 
 
@@ -182,7 +182,7 @@ def test_a_run_that_is_not_finished_is_not_imported(data, tmp_path):
             imported(tmp_path / "out", tmp_path / "kb", partial=True)
 
 
-# ---- shards that are not sound -----------------------------------------------------------------
+# ---- damaged shards ----------------------------------------------------------------------------
 
 
 def remove(shard: Path) -> None:
@@ -213,7 +213,7 @@ def test_damaged_shards_are_reported_and_the_rest_imported_if_asked(data, tmp_pa
     with pytest.raises(BadInput, match=rf"1 of 5 shards .*{name[:16]}.*--partial"):
         imported(tmp_path / "out", tmp_path / "kb")
     report = imported(tmp_path / "out", tmp_path / "kb", partial=True)
-    assert [one.item for one in report.quarantined] == [name]
+    assert [item.item for item in report.quarantined] == [name]
     run(data, tmp_path / "out")
     imported(tmp_path / "out", tmp_path / "kb")
     with KnowledgeBase.open(tmp_path / "kb", encoder=Hashed()) as base:
@@ -221,32 +221,32 @@ def test_damaged_shards_are_reported_and_the_rest_imported_if_asked(data, tmp_pa
 
 
 def test_doubled_shards_are_reported_and_stored_once(data, tmp_path):
-    done = run(data, tmp_path / "out")
+    encoded = run(data, tmp_path / "out")
     first = shards(tmp_path / "out")[0]
     shutil.copytree(first, first.with_name("copy"))
     with pytest.raises(BadInput, match="copy: the manifest does not name it"):
         imported(tmp_path / "out", tmp_path / "kb")
     report = imported(tmp_path / "out", tmp_path / "kb", partial=True)
-    assert [one.item for one in report.quarantined] == ["copy"]
-    assert report.chunks_added == done.counts["chunks"]
+    assert [item.item for item in report.quarantined] == ["copy"]
+    assert report.chunks_added == encoded.counts["chunks"]
 
 
 def test_other_files_beside_the_shards_are_ignored(data, tmp_path):
-    done = run(data, tmp_path / "out")
+    encoded = run(data, tmp_path / "out")
     shards(tmp_path / "out")[0].with_name("Thumbs.db").touch()
     report = imported(tmp_path / "out", tmp_path / "kb")
-    assert report.chunks_added == done.counts["chunks"]
+    assert report.chunks_added == encoded.counts["chunks"]
 
 
 # ---- the command -------------------------------------------------------------------------------
 
 
 def test_the_command_lists_what_was_left_out_and_import_takes_the_rest(ku, data):
-    done = ku("encode", data, "--out", "shards", "--block", "5", "--json")
-    assert done.code == 3
-    assert list(done.json) == ["shards", "reused", "counts", "left_out", "seconds"]
-    assert (done.json["shards"], done.json["counts"]["units"]) == (5, 21)
-    assert len(done.json["left_out"]) == 3
+    result = ku("encode", data, "--out", "shards", "--block", "5", "--json")
+    assert result.code == 3
+    assert list(result.json) == ["shards", "reused", "counts", "left_out", "seconds"]
+    assert (result.json["shards"], result.json["counts"]["units"]) == (5, 21)
+    assert len(result.json["left_out"]) == 3
     assert ku("import", "shards", "--json").json["units_added"] == 21
     assert ku("verify").code == 0
     truncate(shards(Path("shards"))[0])
@@ -259,8 +259,8 @@ def test_a_source_without_records_makes_no_shards(ku):
     Path("empty").mkdir()
     Path("empty.jsonl").touch()
     assert ku("encode", "empty", "--out", "shards").out.startswith("0 units, 0 chunks")
-    done = ku("encode", "empty.jsonl", "--out", "others", "--json")
-    assert (done.code, done.json["shards"], done.json["counts"]["units"]) == (0, 0, 0)
+    result = ku("encode", "empty.jsonl", "--out", "others", "--json")
+    assert (result.code, result.json["shards"], result.json["counts"]["units"]) == (0, 0, 0)
     assert ku("import", "others", "--json").json["units_added"] == 0
 
 
@@ -277,23 +277,23 @@ def test_an_output_that_is_a_file_is_refused(ku, data):
     Path("units").mkdir()
     before = file.read_bytes()
     for out in (file.rename("tower.png"), Path("tower.png/shards")):
-        done = ku("encode", "units", "--out", out)
-        assert (done.code, "tower.png is not a folder: name a new" in done.err) == (1, True)
+        result = ku("encode", "units", "--out", out)
+        assert (result.code, "tower.png is not a folder: name a new" in result.err) == (1, True)
     assert Path("tower.png").read_bytes() == before
 
 
 def test_a_refused_import_makes_no_base(ku, data):
     ku("encode", data, "--out", "set")
-    done = ku("import", "set/shards")
-    assert (done.code, "name the folder that `ku export` or `ku encode` made" in done.err) == (
+    result = ku("import", "set/shards")
+    assert (result.code, "name the folder that `ku export` or `ku encode` made" in result.err) == (
         1,
         True,
     )
     written = json.loads(Path("set/manifest.json").read_text())
     Path("set/manifest.json").write_text(json.dumps(written | {"finished": False}))
-    done = ku("import", "set")
-    assert (done.code, "set is not finished" in done.err) == (1, True)
-    assert "made" not in done.err
+    result = ku("import", "set")
+    assert (result.code, "set is not finished" in result.err) == (1, True)
+    assert "made" not in result.err
     assert not Path("kb").exists()
 
 
@@ -304,8 +304,9 @@ def test_an_import_that_fails_while_it_reads_leaves_no_base(ku, data, there):
     for name in there:
         Path("kb").mkdir()
         Path("kb", name).write_text("k_chunks = 5\n")
-    done = ku("import", "set")
-    assert (done.code, "its tables have changed since they were written" in done.err) == (1, True)
+    result = ku("import", "set")
+    assert result.code == 1
+    assert "its tables have changed since they were written" in result.err
     assert Path("kb").exists() == bool(there)
     assert [path.name for path in Path("kb").glob("*")] == [*there]
 
@@ -326,7 +327,7 @@ def test_a_failed_import_leaves_a_base_that_others_use_or_fill(ku, data, tmp_pat
 
 def test_shards_whose_manifest_names_no_encoder_are_refused(ku, data):
     ku("encode", data, "--out", "set")
-    named = json.loads(Path("set/manifest.json").read_text())
-    Path("set/manifest.json").write_text(json.dumps(named | {"encoder": None}))
+    content = json.loads(Path("set/manifest.json").read_text())
+    Path("set/manifest.json").write_text(json.dumps(content | {"encoder": None}))
     assert ku("import", "set").code == 4
     assert not Path("kb").exists()

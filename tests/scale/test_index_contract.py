@@ -41,11 +41,11 @@ def database(tmp_path):
 def index(request, database, tmp_path, milvus, monkeypatch):
     monkeypatch.setattr(vector_index, "BASE_MIN", 50)
     monkeypatch.setattr(milvus_index, "BATCH", 64)
-    given = (database, tmp_path / "indexes", "chunk", 1, DIM)
+    arguments = (database, tmp_path / "indexes", "chunk", 1, DIM)
     if request.param == "local":
-        return VectorIndex(*given)
+        return VectorIndex(*arguments)
     address = Settings(index_uri=milvus(request.param)).address("index_uri")
-    return MilvusIndex(*given, address=address, strict=True)
+    return MilvusIndex(*arguments, address=address, strict=True)
 
 
 def update(index):
@@ -57,8 +57,8 @@ def update(index):
 
 
 def random_vectors(count, seed=0):
-    found = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 class Rows:
@@ -69,10 +69,10 @@ class Rows:
         self.vectors = {}
 
     def put(self, rows, seed):
-        made = random_vectors(len(rows), seed)
+        vectors = random_vectors(len(rows), seed)
         with self.database.change() as connection:
-            stored.put(connection, "chunk", 1, rows, [made])
-        halves = made.astype(np.float16).astype(np.float32)
+            stored.put(connection, "chunk", 1, rows, [vectors])
+        halves = vectors.astype(np.float16).astype(np.float32)
         self.vectors |= dict(zip(rows, halves, strict=True))
 
     def drop(self, rows):
@@ -83,15 +83,15 @@ class Rows:
 
     def check(self, index, k=10, among=None):
         queries = random_vectors(20, 99)
-        kept = sorted(self.vectors if among is None else self.vectors.keys() & among)
-        cosines = queries @ np.array([self.vectors[row] for row in kept]).T
+        candidates = sorted(self.vectors if among is None else self.vectors.keys() & among)
+        cosines = queries @ np.array([self.vectors[row] for row in candidates]).T
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
         some = None if among is None else np.array(sorted(among))
         rows, scores = index.search(queries, k, among=some)
-        np.testing.assert_array_equal(rows[:, : len(kept)], np.array(kept)[order])
+        np.testing.assert_array_equal(rows[:, : len(candidates)], np.array(candidates)[order])
         exact = np.take_along_axis(cosines, order, 1)
-        np.testing.assert_allclose(scores[:, : len(kept)], exact, atol=1e-3)
-        assert (rows[:, len(kept) :] == -1).all()
+        np.testing.assert_allclose(scores[:, : len(candidates)], exact, atol=1e-3)
+        assert (rows[:, len(candidates) :] == -1).all()
 
 
 @pytest.fixture
@@ -105,10 +105,10 @@ def test_a_search_is_exact_before_and_after_changes_reach_the_copy(index, rows):
     rows.check(index)
     rows.put(range(301, 341), seed=2)
     rows.drop([*range(1, 60), 305])
-    rows.check(index)  # what came since is searched in the store
+    rows.check(index)  # later changes are searched in the store
     update(index)
     rows.check(index)
-    rows.put([3, 4], seed=3)  # other vectors than before
+    rows.put([3, 4], seed=3)  # replaced vectors
     rows.check(index)
     update(index)
     rows.check(index)
@@ -172,23 +172,23 @@ def make_units(numbers, folder, edition):
 
 
 def make_queries(folder, count, seed):
-    """Options of searches: by text, by picture, by both; two in five for some units only."""
+    """Options of searches: by text, by picture, by both; two in five with a filter of units."""
     chance = random.Random(seed)
     for number in range(count):
-        shown = picture(folder / f"{chance.randrange(80)}-0.png", chance.randrange(8000))
+        photo = picture(folder / f"{chance.randrange(80)}-0.png", chance.randrange(8000))
         text = " ".join(chance.sample(WORDS, 2)) + f" {chance.randrange(2500)}"
         way = ("text", "picture", "both", "text", "text", "text")[number % 6]
         options = {"k": chance.choice([3, 10, 40])}
         if way != "picture":
             options["text"] = text
         if way != "text":
-            options["image"] = shown
+            options["image"] = photo
         if number % 5 < 2:
             options |= chance.choice([{"kind": "fruit"}, {"where": ["weight<30"]}])
         yield options
 
 
-def found(base, query):
+def hit_scores(base, query):
     result = base.search(**query)
     return (
         {chunk.chunk: chunk.score for chunk in result.chunks},
@@ -209,8 +209,8 @@ def test_queries_find_the_same_with_milvus(engine, milvus, tmp_path, rounds):
             local.add_many(list(make_units(range(70, 90), pictures, 1)))
             local.delete([f"t{number}" for number in range(0, 80, 5)])
             same_answers(base, local, make_queries(pictures, count, 2))
-            done = {one.name: one for one in base.sync_index()}
-            assert done["chunk"].deleted == 14 * 4 + 2 * 8  # 70 and 75 had been added to
+            reports = {report.name: report for report in base.sync_index()}
+            assert reports["chunk"].deleted == 14 * 4 + 2 * 8  # 70 and 75 had been added to
             same_answers(base, local, make_queries(pictures, count, 3))
             assert base.verify().problems == ()
 
@@ -254,7 +254,7 @@ def test_a_refused_compaction_of_a_copy_neither_syncs_nor_commits(engine, milvus
 
 def same_answers(base, local, queries):
     for query in queries:
-        expected, here = found(local, query), found(base, query)
-        assert [one.keys() for one in here] == [one.keys() for one in expected], query
-        for one, other in zip(here, expected, strict=True):
-            assert one == pytest.approx(other, abs=1e-3), query
+        expected, here = hit_scores(local, query), hit_scores(base, query)
+        assert [actual.keys() for actual in here] == [actual.keys() for actual in expected], query
+        for actual, target in zip(here, expected, strict=True):
+            assert actual == pytest.approx(target, abs=1e-3), query

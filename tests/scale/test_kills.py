@@ -1,7 +1,7 @@
-"""Kills, uniformly over encoding and import: nothing is lost, and nothing is there twice.
+"""Kills, uniformly over encoding and import: nothing is lost or duplicated.
 
-More than half of them end the process at a step that changes the disk, which is a part of the
-writing of a shard or of a commit; the others at any time. Then the same calls run again.
+More than half of them end the process at a step that changes the disk, such as a part of writing a
+shard or a commit; the others at any time. Then the same calls run again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode_and_import(root: Path) -> None:
 
 
 def state(root: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The shards, and an export of the base, which is verified."""
+    """The shards, and an export of the verified base."""
     with KnowledgeBase.open(root / "kb", encoder=Hashed()) as base:
         assert base.verify().problems == ()
         base.export(root / "exported")
@@ -40,24 +40,24 @@ def state(root: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """A folder with sources, what becomes of them, the number of steps and the seconds it takes."""
+    """A folder with sources, the final state, the number of steps and the duration in seconds."""
     folder = tmp_path_factory.mktemp("kills")
     records = [
         {"id": f"u{n}", "name": f"Unit {n}", "text": f"Unit {n} borders Unit {n + 1}. It is old."}
         for n in range(2100)
     ]
     for number in range(0, 2100, 150):
-        shown = picture(folder / "data" / f"{number}.png", number)
-        records[number] |= {"images": [shown.name]}
+        photo = picture(folder / "data" / f"{number}.png", number)
+        records[number] |= {"images": [photo.name]}
     write_records(folder / "data" / "units.jsonl", records)
     steps: list[str] = []
     root = folder / "whole"
     script = f"import tests.scale.test_kills as t; t.count({str(root)!r})"
     started = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], cwd=REPOSITORY, check=True, capture_output=True, text=True
     )
-    steps = done.stdout.splitlines()
+    steps = process.stdout.splitlines()
     return folder, state(root), len(steps), time.monotonic() - started
 
 
@@ -78,8 +78,8 @@ def test_every_killed_run_continues_to_the_same_end(story, rounds):
             shutil.rmtree(root)
             moment /= 2
         encode_and_import(root)
-        found = state(root)
-        assert found == expected, f"killed at step {step}, after {moment} s"
+        actual = state(root)
+        assert actual == expected, f"killed at step {step}, after {moment} s"
         shutil.rmtree(root)
 
 

@@ -31,7 +31,7 @@ QUESTIONS = ["river 3", "built in 17", "which bridge crosses river 5"]
 
 
 class Server:
-    """Milvus, behind a proxy that can stop answering."""
+    """Milvus behind a proxy that can stop replying."""
 
     def __init__(self, address):
         from pymilvus import MilvusClient
@@ -52,8 +52,8 @@ class Server:
                 near, _ = self._listening.accept()
                 far = socket.create_connection(self._target)
                 self._sockets += [near, far]
-                for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._forward, args=(one, other), daemon=True).start()
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._forward, args=pair, daemon=True).start()
 
     def _forward(self, source, target):
         with suppress(OSError):
@@ -65,7 +65,7 @@ class Server:
     @property
     def chunks(self):
         """The name of the collection of chunks."""
-        (name,) = (one for one in self._made() if one.endswith("_chunk"))
+        (name,) = (collection for collection in self._made() if collection.endswith("_chunk"))
         return name
 
     def _made(self):
@@ -78,10 +78,10 @@ class Server:
 
     def stop(self):
         self.frozen = False
-        for one in (self._listening, *self._sockets):
+        for connection in (self._listening, *self._sockets):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
     def close(self):
         self.stop()
@@ -110,8 +110,8 @@ def opened(path, uri, unreachable="fail"):
 
 
 def answers(base):
-    found = [base.search(text=question, k=8).chunks for question in QUESTIONS]
-    return [[(chunk.chunk, chunk.score) for chunk in chunks] for chunks in found]
+    results = [base.search(text=question, k=8).chunks for question in QUESTIONS]
+    return [[(chunk.chunk, chunk.score) for chunk in chunks] for chunks in results]
 
 
 def expected(path):
@@ -120,13 +120,13 @@ def expected(path):
 
 
 def check_reported(path, uri, caplog, says):
-    """The strict setting fails; the other one answers from the base, and logs why."""
+    """The strict setting fails; the other one answers from the base and logs the reason."""
     with opened(path, uri) as base, pytest.raises(IndexUnavailable, match=says):
         answers(base)
     caplog.clear()
     with opened(path, uri, "local") as base, caplog.at_level(logging.WARNING, "ku_rag"):
         assert answers(base) == expected(path)
-        (problem,) = {one["problem"] for one in base.stats().indexes if one["name"] == "chunk"}
+        (problem,) = {row["problem"] for row in base.stats().indexes if row["name"] == "chunk"}
         assert problem in base.verify().problems
     assert says in caplog.text
 
@@ -154,7 +154,7 @@ def test_a_server_that_does_not_answer(path, server, caplog):
         started = time.monotonic()
         with pytest.raises(IndexUnavailable):
             answers(strict)
-        assert answers(base) == expected(path)  # one search waits, the others do not ask again
+        assert answers(base) == expected(path)  # one search waits, the others do not retry
         assert time.monotonic() - started < 5 * milvus_collection.TIMEOUT_S
         assert "the local index is searched" in caplog.text
         server.frozen = False
@@ -233,7 +233,7 @@ def test_a_base_restored_from_an_older_copy(path, server, caplog, tmp_path):
         base.sync_index()
     shutil.rmtree(path)
     shutil.copytree(tmp_path / "copy", path)
-    with KnowledgeBase.open(path) as base:  # the same numbers for other content
+    with KnowledgeBase.open(path) as base:  # the same row numbers with other content
         base.add(Unit("Red", id="red", texts=("A red engine at river 5.",)))
         base.add(Unit("Tall", id="tall", texts=("A tall mast at river 3.",)))
     check_reported(path, server.uri, caplog, "is ahead of this knowledge base")
@@ -257,7 +257,7 @@ def test_rows_that_the_base_does_not_have_hide_nothing_and_are_reported(path, se
         assert answers(base) == expected(path)
         (problem,) = base.verify().problems
         assert "holds 50 rows that the knowledge base does not have, such as chunk 900" in problem
-        assert [one.created for one in base.sync_index(rebuild=True)] == [True, True]
+        assert [report.created for report in base.sync_index(rebuild=True)] == [True, True]
         assert base.verify().problems == ()
         server.raw.delete(server.chunks, ids=[5])
         (problem,) = base.verify().problems
@@ -295,32 +295,32 @@ def test_another_encoder(path, server, caplog):
     with KnowledgeBase.open(path) as base:
         base.reindex(Hashed())
     with KnowledgeBase.open(path, encoder=Hashed()) as base:
-        wanted = answers(base)
+        before = answers(base)
     settings = {"index_engine": "milvus", "index_uri": server.uri, "index_unreachable": "fail"}
     with KnowledgeBase.open(path, encoder=Hashed(), **settings) as base:
         with pytest.raises(IndexUnavailable, match="holds vectors of the encoder"):
             answers(base)
         assert base.sync_index()[1].created
-        assert answers(base) == wanted
+        assert answers(base) == before
         assert base.verify().problems == ()
 
 
 def test_searches_beside_syncs_find_what_is_stored_all_the_time(path, server):
     """Another session adds, deletes, syncs, and creates the collections anew."""
-    done = threading.Event()
+    finished = threading.Event()
     complete = 0
 
     def change():
         try:
-            with opened(path, server.uri) as other:
+            with opened(path, server.uri) as writer:
                 for number in range(9):
                     text = f"A new bridge {number} crosses river 3."
-                    other.add(Unit(f"New {number}", id="new", texts=(text,)))
-                    other.sync_index(rebuild=number % 3 == 0)
-                    other.delete(["new"])
-                    other.sync_index()
+                    writer.add(Unit(f"New {number}", id="new", texts=(text,)))
+                    writer.sync_index(rebuild=number % 3 == 0)
+                    writer.delete(["new"])
+                    writer.sync_index()
         finally:
-            done.set()
+            finished.set()
 
     with opened(path, server.uri) as base:
         base.sync_index()
@@ -329,10 +329,10 @@ def test_searches_beside_syncs_find_what_is_stored_all_the_time(path, server):
         assert len(stable) == 120
         thread = threading.Thread(target=change)
         thread.start()
-        while not done.is_set():
+        while not finished.is_set():
             with suppress(IndexUnavailable):  # while the collection is created anew
-                found = {chunk.chunk for chunk in base.search(vector=vector, k=1000).chunks}
-                assert found >= stable
+                rows = {chunk.chunk for chunk in base.search(vector=vector, k=1000).chunks}
+                assert rows >= stable
                 complete += 1
         thread.join()
         assert complete > 10
@@ -404,16 +404,16 @@ def recording():
     """A server of gRPC that records the metadata of calls and refuses them; its address."""
     import grpc
 
-    seen = {}
+    metadata = {}
 
     class Handler(grpc.GenericRpcHandler):
         def service(self, call):
-            seen.update(call.invocation_metadata, calls=seen.get("calls", 0) + 1)
+            metadata.update(call.invocation_metadata, calls=metadata.get("calls", 0) + 1)
 
     listening = grpc.server(ThreadPoolExecutor(1), handlers=[Handler()])
     port = listening.add_insecure_port("127.0.0.1:0")
     listening.start()
-    yield seen, port
+    yield metadata, port
     listening.stop(None).wait()
 
 
@@ -424,33 +424,33 @@ def test_the_token_is_sent_to_the_server_that_the_user_names(
 ):
     monkeypatch.setenv(variable, "user:secret")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    with recording() as (seen, port):
+    with recording() as (metadata, port):
         uri = f"http://127.0.0.1:{port}"
         if way == "environment":
             monkeypatch.setenv("KU_INDEX_URI", uri)
         elif way == "configuration":
             (tmp_path / "ku-rag").mkdir()
             (tmp_path / "ku-rag" / "ku.toml").write_text(f'index_uri = "{uri}"\n')
-        # The base names another server, which goes unheard.
+        # The base names another server, which is ignored.
         (path / "ku.toml").write_text('index_engine = "milvus"\nindex_uri = "http://127.0.0.1:1"\n')
         options = {"index_uri": uri} if way == "argument" else {}
         with KnowledgeBase.open(path, **options) as base, pytest.raises(IndexUnavailable):
             base.sync_index()
-    assert base64.b64decode(seen["authorization"]) == b"user:secret"
+    assert base64.b64decode(metadata["authorization"]) == b"user:secret"
 
 
 def test_no_token_is_sent_to_a_server_that_only_the_base_names(path, monkeypatch, caplog):
     monkeypatch.setenv("KU_MILVUS_TOKEN", "user:secret")
-    with recording() as (seen, port):
+    with recording() as (metadata, port):
         uri = f"http://127.0.0.1:{port}"
         (path / "ku.toml").write_text(f'index_engine = "milvus"\nindex_uri = "{uri}"\n')
-        # The same server is the user's for models, which get another secret.
+        # The user named the same server for models, which get another secret.
         monkeypatch.setenv("OPENAI_BASE_URL", uri)
         for _ in range(2):
             with KnowledgeBase.open(path) as base, pytest.raises(IndexUnavailable):
                 base.sync_index()
-    assert seen["calls"] >= 2
-    assert "authorization" not in seen
+    assert metadata["calls"] >= 2
+    assert "authorization" not in metadata
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith(f"{uri!r} does not get KU_MILVUS_TOKEN, because only ku.toml")
 

@@ -1,4 +1,4 @@
-"""Ray writes the bytes that the local engine writes, also when its workers die."""
+"""Ray writes the same bytes as the local engine, also when its workers die."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Dying(Hashed):
     """Ends its process at the first calls.
 
     Args:
-        folder: Holds a file for each call that ended a process.
-        deaths: How many do.
+        folder: Has a file for each call that ended a process.
+        deaths: Number of such calls.
     """
 
     def __init__(self, folder: Path, deaths: int) -> None:
@@ -55,11 +55,11 @@ def cluster():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_bytes_are_those_of_the_local_engine(cluster, tmp_path, workers):
     sources = [write_sources(tmp_path / f"data{number}") for number in range(3)]
-    one, other = tmp_path / "local", tmp_path / "ray"
-    local = encode(sources, one, encoder=Hashed(), block=5)
-    found = encode(sources, other, encoder=Hashed(), block=5, engine="ray", workers=workers)
-    assert contents(one) == contents(other)
-    assert found.left_out == local.left_out
+    local_out, ray_out = tmp_path / "local", tmp_path / "ray"
+    local = encode(sources, local_out, encoder=Hashed(), block=5)
+    distributed = encode(sources, ray_out, encoder=Hashed(), block=5, engine="ray", workers=workers)
+    assert contents(local_out) == contents(ray_out)
+    assert distributed.left_out == local.left_out
 
 
 def test_a_block_is_encoded_again_when_its_worker_dies(cluster, tmp_path):
@@ -90,13 +90,13 @@ def test_a_source_that_cannot_be_read_ends_the_run(cluster, tmp_path):
 
 def test_a_source_without_records_makes_no_shards(cluster, tmp_path):
     (tmp_path / "empty").mkdir()
-    done = run(tmp_path / "empty", tmp_path / "out", engine="ray", workers=1)
-    assert (done.shards, done.counts["units"]) == (0, 0)
+    report = run(tmp_path / "empty", tmp_path / "out", engine="ray", workers=1)
+    assert (report.shards, report.counts["units"]) == (0, 0)
 
 
 @pytest.fixture
 def other_server():
-    """The address of a server that is not Ray's, and says nothing."""
+    """The address of a server that is not Ray's, and does not reply."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -108,8 +108,8 @@ def test_an_address_without_a_cluster_is_reported(tmp_path, address, other_serve
     command = [sys.executable, "-m", "ku_rag", "encode", "data", "--out", "out"]
     command += ["--engine", "ray", "--address", address]
     # Another process: this one may be connected to a cluster.
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
-    assert f"no Ray cluster at {address} (" in done.stderr
-    assert done.returncode == 1
+    assert f"no Ray cluster at {address} (" in process.stderr
+    assert process.returncode == 1

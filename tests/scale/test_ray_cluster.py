@@ -1,4 +1,4 @@
-"""Ray on two nodes: one of them, or a worker, is killed during a run, or the disk is full."""
+"""Ray on two nodes: a node or a worker is killed during a run, or the disk is full."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOURCES = 3
 
 
 class Slow(Hashed):
-    """Takes a while, so that both workers get blocks; `workers` has a file for each process."""
+    """Is slow, so that both workers get blocks; `workers` has a file for each process."""
 
     def __init__(self, workers: Path) -> None:
         self.workers = workers
@@ -134,8 +134,8 @@ def test_a_run_ends_when_the_disk_is_full_and_continues_later(
         run(cluster, sources, out)
     written = len(list((out / "shards").iterdir()))
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
-    done = run(cluster, sources, out)
-    assert 0 < done.reused <= written < done.shards
+    report = run(cluster, sources, out)
+    assert 0 < report.reused <= written < report.shards
     assert contents(out) == expected
 
 

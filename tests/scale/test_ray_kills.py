@@ -1,7 +1,7 @@
 """Runs of `ku encode --engine ray` are killed, and the same call continues to the same bytes.
 
-Half of the kills come at a step of the writing of a shard and end its worker, too; the others come
-at any time. Other trials end workers only.
+Half of the kills are at a step of writing a shard and end its worker as well; the others are at
+any time. Other trials end workers only.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Killing(Hashed):
     """Kills its worker at a step, and the driver before it.
 
     Args:
-        root: Holds deaths/, with a file for each worker that was killed.
-        step: Of a worker that writes shards; 0 for none.
+        root: Has deaths/, with a file for each worker that was killed.
+        step: The step of a worker that writes shards; 0 for none.
         driver: Number of the process that called `encode`; 0 to let it live.
-        deaths: How many workers are killed.
+        deaths: Number of workers to kill.
     """
 
     def __init__(self, root: Path, step: int, driver: int, deaths: int) -> None:
@@ -54,9 +54,9 @@ class Killing(Hashed):
         durable.watch(lambda _: self._kill(next(steps)), self.root / "out" / "shards")
 
     def _kill(self, step: int) -> None:
-        found = self.root / "deaths"
-        if step == self.step and len(list(found.iterdir())) < self.deaths:
-            (found / str(os.getpid())).touch()
+        deaths = self.root / "deaths"
+        if step == self.step and len(list(deaths.iterdir())) < self.deaths:
+            (deaths / str(os.getpid())).touch()
             for process in filter(None, (self.driver, os.getpid())):
                 os.kill(process, signal.SIGKILL)
 
@@ -104,7 +104,7 @@ def expected(folder):
 
 def test_every_killed_run_continues_to_the_same_bytes(folder, expected, rounds):
     chance = random.Random(23)
-    assert not killed(folder / "first", 0)  # Ray is slower when it starts
+    assert not killed(folder / "first", 0)  # Ray is slower at its first start
     started = time.monotonic()
     assert not killed(folder / "whole", 0)
     seconds = time.monotonic() - started
@@ -112,7 +112,7 @@ def test_every_killed_run_continues_to_the_same_bytes(folder, expected, rounds):
     number = 0
     while kills:
         root, ended = folder / str(number), False
-        while kills and not ended:  # one run after the other is killed, until one ends before
+        while kills and not ended:  # successive runs are killed until one ends before
             if kills[-1]:
                 ended = not killed(root, chance.randint(1, STEPS_A_SHARD))
             else:

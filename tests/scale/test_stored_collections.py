@@ -1,4 +1,4 @@
-"""A collection on Milvus that version 0.3.0 filled is continued, not filled anew."""
+"""A Milvus collection written by version 0.3.0 is continued, not rebuilt."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_a_collection_of_0_3_0_is_continued(engine, milvus, tmp_path):
     with KnowledgeBase.open(folder) as kb:
         assert kb.query(None, "When did Lumen Works open?").answer == "1920"
         kb.add(Unit("Kettle", id="kettle", texts=("A kettle of copper.",)))
-        done = {one.name: one for one in kb.sync_index()}
-    assert (done["chunk"].created, done["chunk"].upserted) == (False, 1)
-    assert (done["image"].created, done["image"].upserted) == (False, 0)
+        reports = {report.name: report for report in kb.sync_index()}
+    assert (reports["chunk"].created, reports["chunk"].upserted) == (False, 1)
+    assert (reports["image"].created, reports["image"].upserted) == (False, 0)

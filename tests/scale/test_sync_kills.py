@@ -1,8 +1,8 @@
-"""A sync is killed at any point, and the next one continues: nothing is lost, nothing is doubled.
+"""A sync is killed at any point, and the next one continues: nothing is lost or duplicated.
 
-Half of the kills come at a step that changes the disk of Milvus Lite or of the base, such as a part
+Half of the kills are at a step that changes the disk of Milvus Lite or of the base, such as a part
 of a write, or before, during or after a call that changes a Milvus server; the others at any time.
-The server is killed, too.
+The server is killed as well.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ def sync(root: Path) -> None:
 
 
 def watch(watcher: durable.Watcher, root: Path) -> None:
-    """Have steps on the disk told, and the steps of each call that changes a Milvus server."""
+    """Report the steps on the disk, and the steps of each call that changes a Milvus server."""
     from pymilvus import MilvusClient
 
-    def told(name, call):
-        def calling(*given, **named):
+    def watched(name, call):
+        def calling(*arguments, **options):
             watcher(f"before {name}")
             with ThreadPoolExecutor(1) as pool:
-                done = pool.submit(call, *given, **named)
+                future = pool.submit(call, *arguments, **options)
                 time.sleep(random.uniform(0, 0.01))
                 watcher(f"during {name}")
-                result = done.result()
+                result = future.result()
             watcher(f"after {name}")
             return result
 
@@ -73,17 +73,17 @@ def watch(watcher: durable.Watcher, root: Path) -> None:
     durable.watch(watcher, root)
     if "KU_INDEX_URI" in os.environ:
         for name in CALLS:
-            setattr(MilvusClient, name, told(name, getattr(MilvusClient, name)))
+            setattr(MilvusClient, name, watched(name, getattr(MilvusClient, name)))
 
 
 def count_steps(root: Path) -> tuple[int, float]:
-    """The number of steps of a whole sync, and how long it takes."""
+    """The number of steps of a whole sync, and its duration in seconds."""
     script = f"import tests.scale.test_sync_kills as t; t.count({str(root)!r})"
     started = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], cwd=REPOSITORY, check=True, capture_output=True, text=True
     )
-    return done.stdout.count("step "), time.monotonic() - started
+    return process.stdout.count("step "), time.monotonic() - started
 
 
 def count(root: str) -> None:
@@ -100,7 +100,7 @@ def units(numbers):
 
 @pytest.fixture(scope="module")
 def roots(tmp_path_factory):
-    """Folders with a base: one that was never synced, and one with changes since a sync."""
+    """Folders with a base: one without a sync, and one with changes since a sync."""
     new = tmp_path_factory.mktemp("new")
     with KnowledgeBase.open(new / "kb", create=True) as base:
         base.add_many(units(range(600)))
@@ -138,24 +138,24 @@ def test_every_killed_sync_continues(roots, which, tmp_path, rounds):
         shutil.rmtree(root)
 
 
-def sync_and_check(root: Path, what: str) -> None:
-    """Sync; the collection then holds each chunk once, and a search finds all with their scores."""
+def sync_and_check(root: Path, message: str) -> None:
+    """Sync; the collection then has each chunk once, and a search finds all with their scores."""
     from pymilvus import MilvusClient
 
     with opened(root) as base, KnowledgeBase.open(root / "kb") as local:
         base.sync_index()
-        assert base.verify().problems == (), what
+        assert base.verify().problems == (), message
         (vector,) = local.encoder.encode_texts(["a tower at river 7"])
-        here, there = (one.search(vector=vector, k=5000).chunks for one in (base, local))
-        scores = {one.chunk: one.score for one in there}
-        assert len(here) == base.stats().counts["chunks"], what
-        assert {one.chunk: one.score for one in here} == pytest.approx(scores, abs=1e-3), what
+        here, there = (kb.search(vector=vector, k=5000).chunks for kb in (base, local))
+        scores = {hit.chunk: hit.score for hit in there}
+        assert len(here) == base.stats().counts["chunks"], message
+        assert {hit.chunk: hit.score for hit in here} == pytest.approx(scores, abs=1e-3), message
         with closing(MilvusClient(uri(root))) as client:
-            held = [
-                one["id"]
-                for one in client.query(chunks(root), filter="id >= 0", output_fields=["id"])
+            ids = [
+                row["id"]
+                for row in client.query(chunks(root), filter="id >= 0", output_fields=["id"])
             ]
-        assert len(held) == len(here) == len(np.unique(held)), what
+        assert len(ids) == len(here) == len(np.unique(ids)), message
 
 
 def chunks(root: Path) -> str:
@@ -180,7 +180,7 @@ def change(root: Path, number: int) -> None:
 
 @WITHOUT_SERVER
 def test_killed_syncs_to_a_server_continue(milvus, root, rounds, monkeypatch):
-    """Every other run of kills starts without the collection."""
+    """Every second series of kills starts without the collection."""
     from pymilvus import MilvusClient
 
     monkeypatch.setenv("KU_INDEX_URI", milvus("server"))
@@ -195,7 +195,7 @@ def test_killed_syncs_to_a_server_continue(milvus, root, rounds, monkeypatch):
             client.drop_collection(chunks(root))
             steps, seconds = 90, 12.0
         ended = False
-        while kills and not ended:  # one sync after the other is killed, until one ends before
+        while kills and not ended:  # successive syncs are killed until one ends before
             step = chance.randint(1, steps) if kills[-1] else 0
             ended = not killed(__name__, root, step, 0.0 if step else chance.uniform(0, seconds))
             if not ended:
