@@ -1,4 +1,4 @@
-"""The contract at the edge: what each command prints, and what it exits with."""
+"""The contract of the commands: output and exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fruits(tmp_path):
 
 
 def shape(value):
-    """The types of a JSON value, lists by their first item."""
+    """The types of a JSON value; a list is represented by its first item."""
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -36,9 +36,9 @@ def test_init_makes_an_empty_base_once(ku):
 
 
 def test_ingest_prints_what_it_did(ku, fruits):
-    done = ku("ingest", fruits, "--json")
-    assert done.code == 0
-    assert shape(done.json) == {
+    result = ku("ingest", fruits, "--json")
+    assert result.code == 0
+    assert shape(result.json) == {
         "units_added": "int",
         "units_updated": "int",
         "units_unchanged": "int",
@@ -48,25 +48,25 @@ def test_ingest_prints_what_it_did(ku, fruits):
         "quarantined": [],
         "seconds": "float",
     }
-    assert done.json["units_added"] == 2
+    assert result.json["units_added"] == 2
 
 
 def test_broken_items_are_listed_and_exit_3(ku, fruits):
     (fruits / "Kiwi" / "broken.jpg").write_bytes(b"")
-    done = ku("ingest", fruits, "--json")
-    assert done.code == 3
-    ((item, reason),) = [tuple(q.values()) for q in done.json["quarantined"]]
+    result = ku("ingest", fruits, "--json")
+    assert result.code == 3
+    ((item, reason),) = [tuple(q.values()) for q in result.json["quarantined"]]
     assert item.endswith("broken.jpg")
     assert "empty" in reason
-    assert done.json["units_added"] == 2
+    assert result.json["units_added"] == 2
 
 
 def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
-    asked = ku(
+    result = ku(
         "query", fruit_base / "Kiwi" / "photo.png", "Which country does it come from?", "--json"
     )
-    assert asked.code == 0
-    answer = asked.json
+    assert result.code == 0
+    answer = result.json
     assert (answer["answer"], answer["citations"]) == ("Italy", ["E1"])
     assert answer["units"][0]["id"] == "Kiwi"
     assert {key: shape(answer[key]) for key in answer if key not in ("timings_ms", "models")} == {
@@ -117,11 +117,11 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
 
 
 def test_query_writes_passage_and_report(ku, fruit_base, tmp_path):
-    asked = ku(
+    result = ku(
         "query", fruit_base / "Kiwi" / "photo.png", "Is it sweet?", "--json",
         "--passage", "out/pages.png", "--report", "out/why.html",
     )  # fmt: skip
-    assert asked.json["passage"] == ["out/pages.png"]
+    assert result.json["passage"] == ["out/pages.png"]
     assert (tmp_path / "out" / "pages.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "out" / "why.html").read_text(encoding="utf-8")
     assert "Is it sweet?" in page
@@ -130,8 +130,8 @@ def test_query_writes_passage_and_report(ku, fruit_base, tmp_path):
 
 def test_a_question_without_a_picture(ku, fruit_base):
     for image in ([], ["-"]):
-        asked = ku("query", *image, "Which country does the Mango come from?", "--json").json
-        assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
+        answer = ku("query", *image, "Which country does the Mango come from?", "--json").json
+        assert (answer["image"], answer["region"], answer["answer"]) == (None, None, "Peru")
 
 
 def test_show_takes_a_name_that_one_unit_has(ku):
@@ -160,14 +160,14 @@ def test_add_update_show_list_delete(ku, tmp_path):
     (listed,) = ku("list", "--json").json
     assert (listed["id"], listed["kind"], listed["counts"]["chunks"]) == ("lamp", "device", 3)
     assert ku("list", "--kind", "thing", "--json").json == []
-    shown = ku("show", "lamp", "--json").json
-    assert shown["texts"] == ["It shines.", "It hangs.", "Bright."]
+    unit = ku("show", "lamp", "--json").json
+    assert unit["texts"] == ["It shines.", "It hangs.", "Bright."]
     laid_out = ku("show", "lamp").out.splitlines()
     assert laid_out[:3] == ["Lamp  [lamp]  (device)", "also called: Light, light", "year: 1920"]
-    assert laid_out[3] == f"image: {shown['images'][0]}"
+    assert laid_out[3] == f"image: {unit['images'][0]}"
     assert laid_out[4:10] == ["", "  It shines.", "", "  It hangs.", "", "  Bright."]
-    assert laid_out[10:] == ["", *(f"source: {one['uri']}" for one in shown["sources"])]
-    assert shown["metadata"] == {"year": 1920}
+    assert laid_out[10:] == ["", *(f"source: {source['uri']}" for source in unit["sources"])]
+    assert unit["metadata"] == {"year": 1920}
     assert shape(ku("delete", "lamp", "--json").json) == {
         "units": ["str"], "chunks": ["int"], "images": ["str"], "relations": [],
     }  # fmt: skip
@@ -175,8 +175,10 @@ def test_add_update_show_list_delete(ku, tmp_path):
 
 
 def test_search_verify_stats_compact(ku, fruit_base):
-    found = ku("search", "--image", fruit_base / "Mango" / "photo.png", "--text", "sweet", "--json")
-    assert shape(found.json) == {
+    result = ku(
+        "search", "--image", fruit_base / "Mango" / "photo.png", "--text", "sweet", "--json"
+    )
+    assert shape(result.json) == {
         "units": [
             {
                 "id": "str",
@@ -199,7 +201,7 @@ def test_search_verify_stats_compact(ku, fruit_base):
             }
         ],
     }
-    assert found.json["units"][0]["id"] == "Mango"
+    assert result.json["units"][0]["id"] == "Mango"
     assert ku("search", "--text", "Kiwi", "--json").json["chunks"][0]["unit_ids"] == ["Kiwi"]
     verified = ku("verify", "--json")
     assert (verified.code, verified.json["ok"], verified.json["problems"]) == (0, True, [])
@@ -291,7 +293,7 @@ def test_sync_tells_what_it_deleted(ku, fruits):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["query", "nowhere.png", "What?"], 1, "nowhere.png"),
         (["query", "fruits/Kiwi/photo.png", "  "], 1, "question is empty"),
@@ -339,19 +341,19 @@ def test_sync_tells_what_it_deleted(ku, fruits):
         (["init", "--kb", "new", "--encoder", "embedded:foo"], 1, "'embedded:foo' cannot be made"),
     ],
 )
-def test_what_goes_wrong_is_said_in_one_sentence(ku, fruit_base, arguments, code, said):
-    done = ku(*arguments)
-    assert done.code == code
-    assert said in done.err
-    assert done.out == ""
-    assert "Traceback" not in done.err
+def test_what_goes_wrong_is_said_in_one_sentence(ku, fruit_base, arguments, code, message):
+    result = ku(*arguments)
+    assert result.code == code
+    assert message in result.err
+    assert result.out == ""
+    assert "Traceback" not in result.err
 
 
 def test_fts_syntax_in_a_question_is_only_words(ku, fruit_base):
     for question in ('" OR NEAR( *', "title:sweet AND", "^sweet*", "'; DROP TABLE units; --"):
-        asked = ku("query", fruit_base / "Kiwi" / "photo.png", question, "--json")
-        assert asked.code == 0
-        assert asked.json["units"][0]["id"] == "Kiwi"
+        result = ku("query", fruit_base / "Kiwi" / "photo.png", question, "--json")
+        assert result.code == 0
+        assert result.json["units"][0]["id"] == "Kiwi"
 
 
 def test_a_long_question_is_answered(ku, fruit_base):
@@ -373,8 +375,8 @@ def test_kb_comes_from_the_environment_and_settings_from_the_file(ku, tmp_path, 
     ku("init")
     assert (tmp_path / "elsewhere" / "ku.sqlite").is_file()
     (tmp_path / "elsewhere" / "ku.toml").write_text('encoder = "embedded"\nk_chunk = 4\n')
-    done = ku("stats")
-    assert (done.code, "no setting 'k_chunk'" in done.err) == (1, True)
+    result = ku("stats")
+    assert (result.code, "no setting 'k_chunk'" in result.err) == (1, True)
 
 
 def test_a_locked_base_exits_5_and_names_the_holder(ku, tmp_path, monkeypatch):
@@ -396,10 +398,10 @@ def test_a_locked_base_exits_5_and_names_the_holder(ku, tmp_path, monkeypatch):
     )
     with holder:
         holder.stdout.readline()
-        done = ku("add", "--name", "x")
+        result = ku("add", "--name", "x")
         holder.stdin.close()
-    assert done.code == 5
-    assert f"process {holder.pid} is writing" in done.err
+    assert result.code == 5
+    assert f"process {holder.pid} is writing" in result.err
     assert ku("add", "--name", "x").code == 0
 
 
@@ -411,9 +413,9 @@ def test_another_encoder_exits_4_with_the_remedy(ku, tmp_path):
         (json.dumps({"spec": "embedded", "fingerprint": "other:512", "sides": {}}),),
     )
     connection.close()
-    done = ku("stats")
-    assert done.code == 4
-    assert "ku reindex --encoder" in done.err
+    result = ku("stats")
+    assert result.code == 4
+    assert "ku reindex --encoder" in result.err
 
 
 def test_a_newer_schema_exits_4(ku, tmp_path):
@@ -421,15 +423,15 @@ def test_a_newer_schema_exits_4(ku, tmp_path):
     connection = connect(tmp_path / "kb" / "ku.sqlite")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    done = ku("stats")
-    assert (done.code, "install a newer ku-rag" in done.err) == (4, True)
+    result = ku("stats")
+    assert (result.code, "install a newer ku-rag" in result.err) == (4, True)
 
 
 def test_a_file_that_is_no_base_exits_4(ku, tmp_path):
     (tmp_path / "kb").mkdir()
     (tmp_path / "kb" / "ku.sqlite").write_bytes(b"not a database at all, " * 100)
-    done = ku("stats")
-    assert (done.code, "is not a knowledge base" in done.err) == (4, True)
+    result = ku("stats")
+    assert (result.code, "is not a knowledge base" in result.err) == (4, True)
 
 
 def test_records_from_a_file(ku, tmp_path):
@@ -439,14 +441,14 @@ def test_records_from_a_file(ku, tmp_path):
 
 def test_a_pipe_is_no_text_file(ku, tmp_path):
     os.mkfifo(tmp_path / "p.txt")
-    done = ku("add", "--name", "x", "--text-file", "p.txt")
-    assert (done.code, "p.txt is a pipe" in done.err) == (1, True)
+    result = ku("add", "--name", "x", "--text-file", "p.txt")
+    assert (result.code, "p.txt is a pipe" in result.err) == (1, True)
 
 
 def test_a_setting_out_of_range_is_said_with_its_source(ku, monkeypatch):
     monkeypatch.setenv("KU_JOIN_THRESHOLD", "nan")
-    done = ku("init")
-    assert (done.code, "KU_JOIN_THRESHOLD is nan" in done.err) == (1, True)
+    result = ku("init")
+    assert (result.code, "KU_JOIN_THRESHOLD is nan" in result.err) == (1, True)
 
 
 def test_json_is_strict_json(ku, tmp_path):
@@ -454,17 +456,17 @@ def test_json_is_strict_json(ku, tmp_path):
     connection = connect(tmp_path / "kb" / "ku.sqlite")
     connection.execute("UPDATE units SET metadata = '{\"a\": NaN}'")
     connection.close()
-    done = ku("list", "--json")
-    assert (done.code, done.out, "what JSON cannot" in done.err) == (1, "", True)
+    result = ku("list", "--json")
+    assert (result.code, result.out, "what JSON cannot" in result.err) == (1, "", True)
 
 
 def test_python_m_is_the_command(tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "ku_rag", "stats", "--kb", str(tmp_path / "kb")],
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, "there is no knowledge base" in done.stderr) == (1, True)
+    assert (process.returncode, "there is no knowledge base" in process.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["list", "--json"]])
@@ -473,11 +475,11 @@ def test_nobody_reading_on_is_no_failure(ku, tmp_path, arguments):
         ku("add", "--name", f"Lamp {number}", "--text", "It shines.")
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "ku_rag", *arguments], stdout=writer, stderr=subprocess.PIPE
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (process.returncode, process.stderr) == (0, b"")
 
 
 def test_doctor_sees_that_a_database_is_gone(ku, tmp_path):
@@ -485,9 +487,9 @@ def test_doctor_sees_that_a_database_is_gone(ku, tmp_path):
     ku("add", "--name", "Lamp", "--image", "p.png")
     for file in (tmp_path / "kb").glob("ku.sqlite*"):
         file.unlink()
-    done = ku("doctor", "--json")
-    assert (done.code, done.json[-1]["ok"]) == (1, False)
-    assert "restore ku.sqlite" in done.json[-1]["seen"]
+    result = ku("doctor", "--json")
+    assert (result.code, result.json[-1]["ok"]) == (1, False)
+    assert "restore ku.sqlite" in result.json[-1]["seen"]
     assert ku("add", "--name", "x").code == 4
 
 
@@ -508,8 +510,8 @@ def test_the_nearest_unit_is_suggested(ku):
         ("delete", "dragon FRUIT"),
         ("update", "Dragon Fruit"),
     ):
-        done = ku(*command)
-        assert (done.code, done.err.count("did you mean 'dragon-fruit'")) == (1, 1)
+        result = ku(*command)
+        assert (result.code, result.err.count("did you mean 'dragon-fruit'")) == (1, 1)
     ku("graph", "add", "--relation", "dragon-fruit", "grows in", "Vietnam")
     for command in (
         ("graph", "show", "Vietnm"),

@@ -1,4 +1,4 @@
-"""`ku graph`: what each command does, prints and exits with."""
+"""`ku graph`: actions, output and exit codes of each command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import picture, write_records
 
 @pytest.fixture
 def zinogre(ku, tmp_path):
-    """A monster with two phases, an attack that both have, and a walk back."""
+    """A monster with two phases, an attack that both have, and a relation back."""
     steps = [
         ("Zinogre", "phase", "Charging"),
         ("Zinogre", "phase", "Charged"),
@@ -35,16 +35,16 @@ def zinogre(ku, tmp_path):
 
 def test_import_prints_what_it_did_and_exits_3_when_something_was_left_out(ku, tmp_path):
     write_records(tmp_path / "g.jsonl", [{"head": "A", "relation": "to", "tail": "B"}])
-    done = ku("graph", "import", "g.jsonl")
-    assert done.code == 0
-    assert done.out.startswith("units: 1 added, 0 updated, 0 unchanged, 0 deleted\n")
-    assert "entities without a description: 1" in done.err
+    result = ku("graph", "import", "g.jsonl")
+    assert result.code == 0
+    assert result.out.startswith("units: 1 added, 0 updated, 0 unchanged, 0 deleted\n")
+    assert "entities without a description: 1" in result.err
     (tmp_path / "g.jsonl").write_text('{"head": "A", "relation": "to", "tail": "B"}\n{"x"\n')
-    done = ku("graph", "import", "g.jsonl", "--json")
-    assert done.code == 3
-    assert done.json["units_unchanged"] == 1
-    assert done.json["only_named"] == 1
-    assert [one["item"] for one in done.json["quarantined"]] == [f"{tmp_path}/g.jsonl:2"]
+    result = ku("graph", "import", "g.jsonl", "--json")
+    assert result.code == 3
+    assert result.json["units_unchanged"] == 1
+    assert result.json["only_named"] == 1
+    assert [item["item"] for item in result.json["quarantined"]] == [f"{tmp_path}/g.jsonl:2"]
     assert ku("graph", "import", "none.jsonl").code == 1
 
 
@@ -61,10 +61,10 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
     assert ku("graph", "add", "--relation", "Zinogre", "attack of", "Bite").out == (
         "added: Zinogre —attack of→ Bite\n"
     )
-    shown = ku("graph", "show", "wolf", "--json").json
-    (image,) = shown.pop("images")
+    entity = ku("graph", "show", "wolf", "--json").json
+    (image,) = entity.pop("images")
     assert image.endswith(".png")
-    assert shown == {
+    assert entity == {
         "id": "Zinogre",
         "name": "Zinogre",
         "kind": "monster",
@@ -88,13 +88,13 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
 
 
 def test_captions_by_people_and_by_machines_are_shown_apart(kb):
-    said = {"caption": "A wolf.", "caption by gpt": "A dog.", "videos": ["/v.mp4"], "stars": 5}
-    kb.add(Unit("Zinogre", id="z", metadata=said))
-    shown = kb.graph.show("z").to_dict()
-    assert shown["caption"] == "A wolf."
-    assert shown["machine_captions"] == {"gpt": "A dog."}
-    assert shown["videos"] == ["/v.mp4"]
-    assert shown["metadata"] == {"stars": 5}
+    metadata = {"caption": "A wolf.", "caption by gpt": "A dog.", "videos": ["/v.mp4"], "stars": 5}
+    kb.add(Unit("Zinogre", id="z", metadata=metadata))
+    entity = kb.graph.show("z").to_dict()
+    assert entity["caption"] == "A wolf."
+    assert entity["machine_captions"] == {"gpt": "A dog."}
+    assert entity["videos"] == ["/v.mp4"]
+    assert entity["metadata"] == {"stars": 5}
 
 
 def test_show_prints_one_thing_a_line(zinogre):
@@ -120,7 +120,8 @@ def test_a_relation_is_added_once_and_its_ends_may_be_new(kb):
     assert kb.graph.add_relation("A", "is", "A").added
     assert kb.graph.add_relation("B", "meets", "A").added
     assert kb.graph.show("A").counts == {"out": 3, "in": 2}
-    assert [one["tail"]["id"] for one in kb.graph.show("A").to_dict()["out"]] == ["B", "B", "A"]
+    tails = [relation["tail"]["id"] for relation in kb.graph.show("A").to_dict()["out"]]
+    assert tails == ["B", "B", "A"]
     assert kb.verify().problems == ()
 
 
@@ -131,7 +132,7 @@ def test_deleting_a_relation_leaves_its_ends_and_the_others(kb, tmp_path):
     kb.graph.add_relation("Z", "sees", "A")
     assert len(kb.graph.delete(relation=("A", "meets", "C")).to_dict()["relations"]) == 1
     assert len(kb.graph.delete(relation=("A", "sees", "C")).to_dict()["relations"]) == 1
-    assert [one["tail"]["name"] for one in kb.graph.show("A").to_dict()["out"]] == ["B"]
+    assert [relation["tail"]["name"] for relation in kb.graph.show("A").to_dict()["out"]] == ["B"]
     assert kb.graph.show("A").counts["in"] == 1
     with pytest.raises(NotFound, match="no relation A —sees→ C is stated"):
         kb.graph.delete(relation=("A", "sees", "C"))
@@ -148,8 +149,9 @@ def test_only_the_relation_of_a_condition_is_deleted(zinogre):
     relation = ("--relation", "Zinogre", "hunts", "Bite", "--condition")
     assert zinogre("graph", "delete", *relation, "by day").code == 0
     assert zinogre("graph", "delete", *relation, "by day").code == 1
-    shown = zinogre("graph", "show", "Zinogre", "--json").json
-    assert [one["condition"] for one in shown["out"] if one["relation"] == "hunts"] == ["at night"]
+    entity = zinogre("graph", "show", "Zinogre", "--json").json
+    hunts = [end for end in entity["out"] if end["relation"] == "hunts"]
+    assert [end["condition"] for end in hunts] == ["at night"]
     assert zinogre("graph", "delete", "Zinogre", "--condition", "by day").code == 2
 
 
@@ -175,14 +177,15 @@ def test_a_condition_that_is_empty_deletes_nothing(kb):
 def test_of_several_tails_only_the_one_that_was_written_is_deleted(kb):
     for name, of in (("Sun", "star"), ("SUN", "paper")):
         kb.add(Unit(name, id=of))
-    seen = tuple(Relation("sees", one) for one in ("star", "paper"))
-    kb.add(Unit("Ann", id="ann", relations=seen))
+    relations = tuple(Relation("sees", target) for target in ("star", "paper"))
+    kb.add(Unit("Ann", id="ann", relations=relations))
     with pytest.raises(BadInput, match="2 entities are called 'sun': name one by its id"):
         kb.graph.delete(relation=("Ann", "sees", "sun"))
-    kb.add(Unit("Ann", id="ann", relations=(*seen, Relation("sees", "sun"))))
+    kb.add(Unit("Ann", id="ann", relations=(*relations, Relation("sees", "sun"))))
     assert len(kb.graph.delete(relation=("Ann", "sees", "sun")).to_dict()["relations"]) == 1
     assert len(kb.graph.delete(relation=("Ann", "sees", "SUN")).to_dict()["relations"]) == 1
-    assert [one["tail"]["id"] for one in kb.graph.show("ann").to_dict()["out"]] == ["star"]
+    tails = [relation["tail"]["id"] for relation in kb.graph.show("ann").to_dict()["out"]]
+    assert tails == ["star"]
     assert kb.verify().problems == ()
 
 
@@ -202,29 +205,29 @@ def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
     with pytest.raises(BadInput, match=r"'Bath \(city\)', 'Bath \(room\)'"):
         kb.graph.show("Bath")
     assert kb.graph.show("Bath (room)").to_dict()["kind"] == "room"
-    assert [one.text for one in kb.graph.paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
+    assert [path.text for path in kb.graph.paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
 
 
 def baths(kb, *kinds):
-    """Mere names, told by their kinds."""
+    """Names without units, which differ in their kinds."""
     ends = [Relation("at", "Bath", target_kind=kind) for kind in kinds]
     kb.add(Unit("Ann", id="ann", relations=tuple(ends)))
 
 
 def met(kb):
-    tails = [one["tail"] for one in kb.graph.show("ann").to_dict()["out"]]
-    return [(one["id"], one["name"], one["kind"]) for one in tails]
+    tails = [relation["tail"] for relation in kb.graph.show("ann").to_dict()["out"]]
+    return [(tail["id"], tail["name"], tail["kind"]) for tail in tails]
 
 
 def test_a_relation_makes_a_unit_of_the_name_where_it_starts(kb):
     baths(kb, "city", "tub")
     city = kb.graph.add_relation("Bath (city)", "in", "England")
-    # "Bath" as its id would be what the relation to the tub aims at.
+    # With the id "Bath", it would be the target of the relation to the tub.
     assert city.head == "Bath (city)"
     assert met(kb) == [("Bath (city)", "Bath", "city"), (None, "Bath", "tub")]
     kb.graph.add_relation("Bath (city)", "near", "Bristol")
-    shown = kb.graph.show("Bath (city)").to_dict()
-    assert [one["relation"] for one in shown["out"]] == ["in", "near"]
+    entity = kb.graph.show("Bath (city)").to_dict()
+    assert [relation["relation"] for relation in entity["out"]] == ["in", "near"]
     assert kb.graph.add_entity("Bath", id="b1", kind="tub").id == "b1"
     assert met(kb) == [("Bath (city)", "Bath", "city"), ("b1", "Bath", "tub")]
     assert kb.verify().problems == ()
@@ -242,14 +245,15 @@ def test_of_several_spellings_the_one_that_is_given_is_meant(kb):
         kb.add(Unit(name, id=of))
     kb.graph.add_relation("SUN", "reports on", "Sun")
     assert kb.graph.show("Sun").to_dict()["id"] == "star"
-    assert [one["head"]["id"] for one in kb.graph.show("star").to_dict()["in"]] == ["paper"]
+    heads = [relation["head"]["id"] for relation in kb.graph.show("star").to_dict()["in"]]
+    assert heads == ["paper"]
     with pytest.raises(BadInput, match="2 entities are called 'sun'"):
         kb.graph.show("sun")
 
 
 def test_loops_are_the_paths_from_an_entity_to_itself(zinogre):
-    found = zinogre("graph", "paths", "Zinogre", "Zinogre", "--json").json
-    assert [one["text"] for one in found] == [
+    paths = zinogre("graph", "paths", "Zinogre", "Zinogre", "--json").json
+    assert [path["text"] for path in paths] == [
         "Zinogre —phase→ Charging —attack→ Bite —back to→ Zinogre",
         "Zinogre —phase→ Charged —attack→ Bite —back to→ Zinogre",
         "Zinogre —phase→ Charged —attack→ Slam —then→ Bite —back to→ Zinogre",
@@ -298,14 +302,14 @@ def test_the_schema_lists_relations_with_kinds_and_counts(zinogre):
 
 
 def test_the_shortest_paths_come_first(zinogre):
-    found = zinogre("graph", "paths", "Zinogre", "Bite", "--json").json
-    assert [one["text"] for one in found] == [
+    paths = zinogre("graph", "paths", "Zinogre", "Bite", "--json").json
+    assert [path["text"] for path in paths] == [
         "Zinogre —phase→ Charging —attack→ Bite",
         "Zinogre —phase→ Charged —attack→ Bite",
         "Zinogre —phase→ Charged —attack→ Slam —then→ Bite",
     ]
-    assert found[0]["ids"] == ["Zinogre", "Charging", "Bite"]
-    assert found[0]["relations"] == ["phase", "attack"]
+    assert paths[0]["ids"] == ["Zinogre", "Charging", "Bite"]
+    assert paths[0]["relations"] == ["phase", "attack"]
     shorter = zinogre("graph", "paths", "Zinogre", "Bite", "--longest", "2", "--most", "1")
     assert shorter.out == "Zinogre —phase→ Charging —attack→ Bite\n"
     everywhere = zinogre("graph", "paths", "Zinogre", "--longest", "2").out.splitlines()
@@ -322,8 +326,8 @@ def test_the_shortest_paths_come_first(zinogre):
 
 
 def test_paths_follow_relations_either_way(zinogre):
-    found = zinogre("graph", "paths", "Charging", "Slam", "--direction", "both", "--most", "2")
-    assert found.out.splitlines() == [
+    result = zinogre("graph", "paths", "Charging", "Slam", "--direction", "both", "--most", "2")
+    assert result.out.splitlines() == [
         "Charging —attack→ Bite ←then— Slam",
         "Charging —attack→ Bite ←attack— Charged —attack→ Slam",
     ]
@@ -334,39 +338,38 @@ def test_paths_follow_relations_either_way(zinogre):
 
 
 def test_every_path_is_found_and_none_twice(kb):
-    """Against a plain enumeration, on a dense graph with repeated statements and loops."""
+    """Compared with a plain enumeration, on a dense graph with repeated statements and loops."""
     names = "ABCDE"
     pairs = [(a, b) for a in names for b in names if (ord(a) * 7 + ord(b) * 3) % 4]
     for name in names:
         stated = [Relation("to", b.lower()) for a, b in pairs if a == name]
         kb.add(Unit(name, id=name.lower(), relations=(*stated, *stated[:1])))
 
-    def walks(path: str, left: int):
-        if not left:
+    def walks(path: str, steps: int):
+        if not steps:
             yield path
             return
         for a, b in pairs:
             if a == path[-1] and b not in path:
-                yield from walks(path + b, left - 1)
+                yield from walks(path + b, steps - 1)
 
     expected = [w for n in range(1, 5) for w in walks("A", n) if w[-1] == "E"]
-    found = kb.graph.paths("a", "e", most=10_000, longest=4)
-    assert sorted("".join(end.name for end in one.entities) for one in found) == sorted(expected)
-    lengths = [len(one.steps) for one in found]
+    paths = kb.graph.paths("a", "e", most=10_000, longest=4)
+    assert sorted("".join(end.name for end in path.entities) for path in paths) == sorted(expected)
+    lengths = [len(path.steps) for path in paths]
     assert lengths == sorted(lengths)
 
 
 def test_export_and_import_through_the_commands(zinogre, tmp_path):
-    done = zinogre("graph", "export", "out.graphml", "--json")
-    assert done.json == {"entities": 5, "relations": 7, "images": 0, "left_out": []}
+    result = zinogre("graph", "export", "out.graphml", "--json")
+    assert result.json == {"entities": 5, "relations": 7, "images": 0, "left_out": []}
     assert zinogre("graph", "import", "out.graphml", "--kb", "kb2", "--json").code == 0
     with (
-        KnowledgeBase.open(tmp_path / "kb") as one,
-        KnowledgeBase.open(tmp_path / "kb2") as two,
+        KnowledgeBase.open(tmp_path / "kb") as first,
+        KnowledgeBase.open(tmp_path / "kb2") as second,
     ):
-        assert (
-            one.graph.show("Charged").to_dict()["out"] == two.graph.show("Charged").to_dict()["out"]
-        )
+        relations = [kb.graph.show("Charged").to_dict()["out"] for kb in (first, second)]
+        assert relations[0] == relations[1]
     assert zinogre("graph", "export", "out.csv").code == 1
 
 
@@ -399,14 +402,14 @@ def test_the_methods_refuse_what_the_commands_do(kb):
 
 
 class Odd:
-    """A path that is none."""
+    """A path-like object without a path."""
 
     def __fspath__(self):
         return 5
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"name": 5}, "the name is 5"),
         ({"name": " \t"}, "the name is empty"),
@@ -427,14 +430,14 @@ class Odd:
         ({"name": "A", "images": Odd()}, "images is a Odd, one where several are expected"),
     ],
 )
-def test_what_is_no_name_is_refused_in_one_sentence(kb, given, said):
-    with pytest.raises(BadInput, match=said):
-        kb.graph.add_entity(**given)
+def test_what_is_no_name_is_refused_in_one_sentence(kb, options, message):
+    with pytest.raises(BadInput, match=message):
+        kb.graph.add_entity(**options)
     assert list(kb.list()) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"relation": ("A", "b")}, "relation has 2 parts"),
         ({"relation": "abc"}, "relation is 'abc', one where several are expected"),
@@ -444,22 +447,22 @@ def test_what_is_no_name_is_refused_in_one_sentence(kb, given, said):
         ({"relation": np.array(5)}, "relation is a ndarray: expected a list"),
     ],
 )
-def test_what_is_no_relation_is_refused_in_one_sentence(kb, given, said):
-    with pytest.raises(BadInput, match=said):
-        kb.graph.delete(**given)
+def test_what_is_no_relation_is_refused_in_one_sentence(kb, options, message):
+    with pytest.raises(BadInput, match=message):
+        kb.graph.delete(**options)
 
 
 def test_arrays_of_texts_are_taken(kb, tmp_path):
     pictures = np.array([str(picture(tmp_path / "a.png", 1))])
     kb.graph.add_entity("A", texts=np.array(["x", "y"]), aliases=np.array(["B"]), images=pictures)
     kb.graph.add_relation(*np.array(["A", "to", "C"]).tolist())
-    shown = kb.graph.show("B").to_dict()
-    assert (shown["text"], len(shown["images"]), len(shown["out"])) == ("x\n\ny", 1, 1)
+    entity = kb.graph.show("B").to_dict()
+    assert (entity["text"], len(entity["images"]), len(entity["out"])) == ("x\n\ny", 1, 1)
     assert kb.verify().problems == ()
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"depth_first": 5}, "depth_first is 5: expected True or False"),
         ({"setting": 5}, "the setting is 5: expected a text"),
@@ -472,23 +475,23 @@ def test_arrays_of_texts_are_taken(kb, tmp_path):
         ({"topic": np.array(["A"])}, "the topic is a ndarray: expected a text"),
     ],
 )
-def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
+def test_a_search_refuses_what_is_of_another_kind(kb, options, message):
     kb.graph.add_relation("Alpha", "to", "Beta")
-    with pytest.raises(BadInput, match=said):
-        kb.graph.search("What follows on Alpha?", **given)
+    with pytest.raises(BadInput, match=message):
+        kb.graph.search("What follows on Alpha?", **options)
     assert kb.graph.search("What follows on Alpha?", images=[Image.new("RGB", (32, 32))]).paths
 
 
 def test_names_are_cleaned_as_in_files(kb):
     kb.graph.add_entity(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
     kb.graph.add_relation("Zin ogre", "bites ", "Rath\x07ian")
-    shown = kb.graph.show("Zin ogre").to_dict()
-    assert (shown["id"], shown["kind"], shown["aliases"]) == (
+    entity = kb.graph.show("Zin ogre").to_dict()
+    assert (entity["id"], entity["kind"], entity["aliases"]) == (
         "Zin ogre",
         "monster",
         ["Thunder Wolf"],
     )
-    assert [(one["relation"], one["tail"]["name"]) for one in shown["out"]] == [
+    assert [(relation["relation"], relation["tail"]["name"]) for relation in entity["out"]] == [
         ("bites", "Rath ian")
     ]
 
@@ -497,9 +500,9 @@ def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
     kb.graph.add_entity("Zinogre", kind="monster", texts=("It howls.",))
     kb.graph.add_entity("Zinogre", topic=True, caption="A dog.", aliases=("Wolf",))
     kb.graph.add_entity("Wolf", caption="A wolf.", texts=("It jumps.",))
-    shown = kb.graph.show("Zinogre").to_dict()
-    assert (shown["kind"], shown["topic"], shown["caption"]) == ("monster", True, "A wolf.")
-    assert (shown["aliases"], shown["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
+    entity = kb.graph.show("Zinogre").to_dict()
+    assert (entity["kind"], entity["topic"], entity["caption"]) == ("monster", True, "A wolf.")
+    assert (entity["aliases"], entity["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
     assert kb.show("Zinogre").to_dict()["match"]
     (tmp_path / "broken.png").write_bytes(b"no picture")
     with pytest.raises(BadInput, match="not a readable picture"):
@@ -510,9 +513,9 @@ def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
 
 
 def test_relations_that_are_stated_both_ways_make_one_path(kb):
-    for name, other in ["AB", "BC"]:
-        kb.graph.add_relation(name, "borders", other)
-        kb.graph.add_relation(other, "borders", name)
+    for name, neighbour in ["AB", "BC"]:
+        kb.graph.add_relation(name, "borders", neighbour)
+        kb.graph.add_relation(neighbour, "borders", name)
     kb.graph.add_relation("A", "borders", "B", condition="in summer")
     texts = [path.text for path in kb.graph.paths("A", "C", direction="both")]
     assert texts == [

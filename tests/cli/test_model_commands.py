@@ -43,13 +43,13 @@ def base(tmp_path, own_surroundings):
 
 
 def plays(body):
-    """A model for every request."""
+    """A model that replies to every request."""
     properties = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
-    said = {
+    values = {
         "answer": "Peru", "topic": "Lamp", "useful": ["Lumen"], "enough": True, "colour": "red",
     }  # fmt: skip
-    found = {name: said[name] for name in properties.get("properties", ()) if name in said}
-    return says(json.dumps(found) if found else "Red")
+    fields = {name: values[name] for name in properties.get("properties", ()) if name in values}
+    return says(json.dumps(fields) if fields else "Red")
 
 
 # ---- failures ----------------------------------------------------------------------------------
@@ -67,10 +67,10 @@ def test_a_dead_endpoint_is_one_sentence_and_exit_1(ku, command):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c[:2]) for c in COMMANDS])
 def test_an_interrupt_ends_a_waiting_command(tmp_path, command):
-    asked, over = threading.Event(), threading.Event()
+    waiting, over = threading.Event(), threading.Event()
 
     def gate():
-        asked.set()
+        waiting.set()
         over.wait(60)
 
     script = "from ku_rag.cli import main; main()"
@@ -81,7 +81,7 @@ def test_an_interrupt_ends_a_waiting_command(tmp_path, command):
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert asked.wait(60)
+        assert waiting.wait(60)
         time.sleep(0.1)
         begun = time.monotonic()
         running.send_signal(signal.SIGINT)
@@ -139,7 +139,7 @@ def test_a_terminal_shows_that_the_model_is_asked(tmp_path):
     script = "from ku_rag.cli import main; main()"
     with serving(by=lambda body: Said(plays(body).body, gate=lambda: time.sleep(0.3))) as endpoint:
         ours, theirs = pty.openpty()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", script, *COMMANDS[0], "--mllm", "m-1"],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -147,10 +147,10 @@ def test_a_terminal_shows_that_the_model_is_asked(tmp_path):
             env={**os.environ, "OPENAI_BASE_URL": endpoint.url, "TERM": "xterm"},
         )
         os.close(theirs)
-        shown = os.read(ours, 100_000).decode()
+        output = os.read(ours, 100_000).decode()
         os.close(ours)
-    assert done.stdout.startswith(b"Peru\n")
-    assert "m-1" in shown
+    assert process.stdout.startswith(b"Peru\n")
+    assert "m-1" in output
 
 
 def test_a_folder_of_prompts_serves_the_graph_as_well(ku, tmp_path, monkeypatch):
@@ -200,9 +200,10 @@ def test_ping_tells_what_a_model_does_not_support(ku):
             return fails(400, "unknown field", param="response_format")
         return says('{"colour": "red"}')
 
-    found = ping(ku, blind, "--mllm", "m-1", "--json").json
-    assert (found["replies"], found["pictures"], found["object_format"]) == (True, False, "words")
-    (problem,) = found["problems"]
+    report = ping(ku, blind, "--mllm", "m-1", "--json").json
+    assert (report["replies"], report["pictures"]) == (True, False)
+    assert report["object_format"] == "words"
+    (problem,) = report["problems"]
     assert "no pictures" in problem
 
 
@@ -243,7 +244,7 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
         assert "m-1: 1 replies, 0 of them from the cache; 11 + 7 tokens\n" in run.err
         passing = ku("list", "--where", "any:comes from=Peru", "--json").json
         assert [unit["id"] for unit in passing] == ["lamp"]
-        # What two models state stays when the facts of one are deleted.
+        # Facts from two models stay when the facts of one are deleted.
         assert ku("extract", "--mllm", "m-2", *model[2:]).out == "1 fact from 1 chunk\n"
         assert ku("extract", "--mllm", "m-1", "--remove", "--dry-run").code == 2
         assert ku("extract", "--remove").code == 2
@@ -254,10 +255,10 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
 def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "lock.txt").write_text("The lock was made in Chile.\n")
-    made = {"label": "made in", "value": "Chile", "sentence": "The lock was made in Chile."}
+    fact = {"label": "made in", "value": "Chile", "sentence": "The lock was made in Chile."}
     with serving(
         by=lambda body: says(
-            json.dumps({"facts": [made | {"unit": "lock"}] if "Chile" in str(body) else []})
+            json.dumps({"facts": [fact | {"unit": "lock"}] if "Chile" in str(body) else []})
         )
     ) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
@@ -265,5 +266,5 @@ def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
     assert (run.code, len(endpoint.bodies)) == (0, 2)
     assert "1 fact from 2 chunks\n" in run.err
     assert ku("query", "-", "Where does the lamp come from?").code == 0, "asks no model"
-    shown = ku("show", "lock").out
-    assert "\n  made in: Chile  (extracted by m-1)\n" in shown
+    output = ku("show", "lock").out
+    assert "\n  made in: Chile  (extracted by m-1)\n" in output

@@ -1,4 +1,4 @@
-"""What reaches the terminal: no control sequence of any data, and no traceback of an interrupt."""
+"""Output on the terminal: no control sequence of any data, and no traceback of an interrupt."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_command_prints_a_control_sequence(ku, base, evil, tmp_path, as_json)
     (things / "about.txt").write_text(f"It {evil} shines.", encoding="utf-8")
     (tmp_path / f"broken{evil}.jsonl").write_text(f'{{"entity": "{evil[1:]}"\n', encoding="utf-8")
     values = {"id": f"lamp{evil}", "evil": evil, "picture": f"p{evil}.png"}
-    shown = False
+    is_escaped = False
     for command in COMMANDS:
         run = ku(*(part.format(**values) for part in command), *(["--json"] if as_json else []))
         assert not CONTROL.search(run.out), command
@@ -108,8 +108,8 @@ def test_no_command_prints_a_control_sequence(ku, base, evil, tmp_path, as_json)
             (unit,) = json.loads(run.out)
             assert unit["name"] == f"Lamp {evil}"
         escape = CONTROL.search(evil)[0].encode("unicode_escape").decode()
-        shown = shown or escape in run.out
-    assert shown or as_json
+        is_escaped = is_escaped or escape in run.out
+    assert is_escaped or as_json
 
 
 def test_a_reply_of_a_model_is_cleaned(tmp_path, capsys, evil):
@@ -144,9 +144,9 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path):
         "sys.argv = ['ku', 'list']\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 130
-    assert done.stderr == (
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.returncode == 130
+    assert process.stderr == (
         "stopped: what was committed is kept; the same command continues it, "
         "a run of `ku eval` with --resume\n"
     )
@@ -157,8 +157,8 @@ def test_the_entry_point_imports_next_to_nothing():
         "import sys; before = set(sys.modules); from ku_rag.cli import main\n"
         "print(sorted(name for name in set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.strip() == "['ku_rag', 'ku_rag.cli']"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.stdout.strip() == "['ku_rag', 'ku_rag.cli']"
 
 
 def test_an_interrupt_of_a_running_command_exits_130(tmp_path):
@@ -193,11 +193,11 @@ def test_an_interrupt_of_a_running_command_exits_130(tmp_path):
 )
 def test_the_shell_completes_commands_options_and_choices(words, completions):
     asking = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "ku_rag"],
         env=os.environ | {"_KU_COMPLETE": "bash_complete"} | asking,
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [f"plain,{word}" for word in completions]
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.splitlines() == [f"plain,{word}" for word in completions]
