@@ -15,10 +15,10 @@ _ROOM_BYTES = 512 << 20
 
 @pytest.fixture(scope="session")
 def story(tmp_path_factory) -> Iterator[Story]:
-    """How the script goes, told in memory where there is some.
+    """The course of the script, on a memory file system if there is one.
 
-    A kill takes nothing from the system's cache, and power cuts happen to a model of a disk: none
-    of these tests needs a real one, and each of them would wait for it.
+    A kill does not affect the cache of the system, and power cuts are simulated: no test needs a
+    real disk, which would be slower.
     """
     with Player() as player:
         if not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:

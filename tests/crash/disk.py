@@ -1,8 +1,8 @@
 """A disk that keeps what was synced and may forget the rest: a model of a power cut.
 
 A file is its content and the writes since its last sync; a folder is its names and the changes to
-them since its last sync. A name survives when its folder is synced, not when its file is. What was
-not synced may be kept or lost, each block and each name by itself.
+them since its last sync. A name survives when its folder is synced, not when its file is. Each
+block and each name that was not synced may be kept or lost separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Keep = Callable[[], bool]
 
 @dataclass(eq=False)
 class File:
-    """Content as it was synced, and what was done since: (offset, data), or (size, None) to cut."""
+    """Synced content, and later changes: (offset, data), or (size, None) to truncate."""
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class File:
 
 @dataclass(eq=False)
 class Folder:
-    """Names as they were synced, and changes since, each of names that change together."""
+    """Synced names, and later changes, each of names that change together."""
 
     synced: dict[str, Any] = field(default_factory=dict)
     pending: list[dict[str, Any]] = field(default_factory=list)
@@ -74,11 +74,11 @@ class Folder:
         del self.pending[:count]
 
     def after(self, keep: Keep) -> dict[str, Any]:
-        found = dict(self.synced)
+        result = dict(self.synced)
         for names in self.pending:
             if keep():
-                _apply(found, names)
-        return found
+                _apply(result, names)
+        return result
 
 
 def _apply(names: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def _resize(content: bytearray, size: int) -> None:
 
 @dataclass
 class _Open:
-    """An open file or folder; `offset` is where the next plain write goes."""
+    """An open file or folder; `offset` is the position of the next plain write."""
 
     node: File | Folder
     offset: int = 0
@@ -106,11 +106,11 @@ class _Open:
 
 
 class Disk:
-    """The part of a file system below one folder, as a trace changes it.
+    """The part of a file system in one folder, as a trace changes it.
 
     Args:
-        root: the folder that the trace speaks of.
-        begin: a folder that holds what was there at its beginning, all of it synced.
+        root: the folder in the trace.
+        begin: a folder with its content at the beginning of the trace, all of it synced.
     """
 
     def __init__(self, root: Path, begin: Path) -> None:
@@ -120,19 +120,19 @@ class Disk:
         self._begun: dict[int, tuple[File | Folder, int]] = {}
 
     def restart(self) -> None:
-        """Another process goes on: what the one before it had open is closed."""
+        """Start another process: the files that the previous one had open are closed."""
         self._handles.clear()
         self._begun.clear()
 
     def apply(self, call: Call) -> bool:
-        """Let a call happen; returns whether it changed anything here."""
+        """Apply a call; return whether it changed anything here."""
         act = getattr(self, f"_on_{_SAME.get(call.name, call.name)}", None)
         if act is None:
             raise ValueError(f"the call {call.name} is traced, but no disk does it yet")
         return bool(act(call))
 
     def store(self, target: Path, keep: Keep) -> None:
-        """Write down what is there after a power cut.
+        """Write the content after a power cut.
 
         Args:
             target: a new folder.
@@ -141,7 +141,7 @@ class Disk:
         _store(self._top, target, keep)
 
     def unsynced(self) -> Iterator[str]:
-        """What would be lost: contents that were not synced, and names that were given."""
+        """Contents that were not synced and names that would be lost."""
         yield from _unsynced(self._top, Path())
 
     # ---- handles -------------------------------------------------------------------------------
@@ -215,9 +215,9 @@ class Disk:
         return folder is not None
 
     def _on_elsewhere(self, call: Call) -> bool:
-        """Calls that nobody makes inside the folder so far."""
+        """Calls that do not occur inside the folder so far."""
         touched = [self._opened(call)] + [self._place("AT_FDCWD", text)[0] for text in call.texts]
-        if any(one is not None for one in touched):
+        if any(node is not None for node in touched):
             raise ValueError(f"{call.name} changes the base, but no disk does it yet")
         return False
 
@@ -290,13 +290,13 @@ class Disk:
         return self._handles.get(int(number)) if number.isdigit() else None
 
     def _place(self, at: str, path: bytes) -> tuple[Folder | None, str]:
-        """The folder that a path is in and its name there; no name for the top itself."""
+        """The folder of a path and its name there; the root itself has no name."""
         place = Path(os.fsdecode(path))
         if not place.is_absolute():
-            _, known = handle(at)
-            if known is None:
+            _, base = handle(at)
+            if base is None:
                 return None, ""
-            place = Path(os.fsdecode(known)) / place
+            place = Path(os.fsdecode(base)) / place
         if not place.is_relative_to(self._root):
             return None, ""
         node: Any = self._top
@@ -325,12 +325,12 @@ _SAME = {
 
 def _load(path: Path) -> Folder:
     names: dict[str, Any] = {}
-    for one in path.iterdir():
-        if one.is_dir():
-            names[one.name] = _load(one)
+    for entry in path.iterdir():
+        if entry.is_dir():
+            names[entry.name] = _load(entry)
         else:
-            content = bytearray(one.read_bytes())
-            names[one.name] = File(content, size=len(content))
+            content = bytearray(entry.read_bytes())
+            names[entry.name] = File(content, size=len(content))
     return Folder(dict(names), now=names)
 
 
@@ -339,7 +339,7 @@ def _store(folder: Folder, target: Path, keep: Keep) -> None:
     for name, node in folder.after(keep).items():
         if isinstance(node, Folder):
             _store(node, target / name, keep)
-        elif not name.endswith("-shm"):  # memory shared by processes, made anew by the next one
+        elif not name.endswith("-shm"):  # shared memory of processes, which the next one rebuilds
             (target / name).write_bytes(node.after(keep))
 
 

@@ -1,8 +1,8 @@
-"""The durable steps of a process, seen from Python: counted, and the n-th of them ends it.
+"""The durable steps of a process, as Python sees them: counted, and the n-th of them ends it.
 
-A step is whatever changes what is on the disk, or makes it stay there: a file opened for writing, a
-write, a sync, a rename, a name taken away, a folder made, and the statements by which SQLite makes
-changes last. Nothing of the code under test is known here but that it calls Python.
+A step changes the content of the disk or makes it durable: opening a file for writing, a write, a
+sync, a rename, a deletion, a new folder, and the statements by which SQLite makes changes durable.
+The only assumption about the code under test is that it calls Python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Watcher = Callable[[str], None]
 
 
 class Torn(io.BufferedWriter):
-    """A file whose every write is two steps: half of it, then the other half."""
+    """A file that writes in two steps: the first half, then the second."""
 
     watch: Watcher
 
@@ -45,15 +45,15 @@ class Torn(io.BufferedWriter):
 
 
 def watch(watcher: Watcher, root: Path, *, pages: bool = False) -> None:
-    """Have every durable step in a folder told, for the rest of this process's life.
+    """Report every durable step in a folder, until this process ends.
 
     Args:
-        watcher: told.
-        root: steps that are about files elsewhere are not told.
-        pages: tell also what SQLite itself writes, syncs, cuts and deletes.
+        watcher: is called with each step.
+        root: steps that affect files elsewhere are not reported.
+        pages: also report the writes, syncs, truncations and deletions of SQLite.
     """
     for name in _CALLS:
-        setattr(os, name, _told(getattr(os, name), name, watcher, root))
+        setattr(os, name, _reporting(getattr(os, name), name, watcher, root))
     io.open = _opening(io.open, watcher, root)
     _watch_statements(watcher)
     if pages:
@@ -90,31 +90,33 @@ def _watch_pages(watcher: Watcher) -> None:
             super().xDelete(name, sync)
 
     connection.connect(Path(":memory:")).close()  # registers cksmvfs
-    _kept.append(Watched())
+    _registered.append(Watched())
     connection._VFS = "watched"
 
 
-_kept: list[object] = []
+_registered: list[object] = []
 
 
-def _told(call: Callable[..., Any], name: str, watcher: Watcher, root: Path) -> Callable[..., Any]:
-    def told(*args: Any, **named: Any) -> Any:
+def _reporting(
+    call: Callable[..., Any], name: str, watcher: Watcher, root: Path
+) -> Callable[..., Any]:
+    def report(*args: Any, **options: Any) -> Any:
         if args and (place := _within(args[0], root)):
             watcher(f"{name} {place}")
-        return call(*args, **named)
+        return call(*args, **options)
 
-    return told
+    return report
 
 
 def _opening(real: Callable[..., Any], watcher: Watcher, root: Path) -> Callable[..., Any]:
-    def opening(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
+    def opening(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
         if set(mode) & set("wax") and (place := _within(file, root)):
             watcher(f"open {place}")
-            if mode in ("wb", "xb", "ab") and not args and not set(named) - {"buffering"}:
+            if mode in ("wb", "xb", "ab") and not args and not set(options) - {"buffering"}:
                 torn = Torn(io.FileIO(file, mode.replace("b", "")))
                 torn.watch = watcher
                 return torn
-        return real(file, mode, *args, **named)
+        return real(file, mode, *args, **options)
 
     return opening
 
@@ -126,21 +128,21 @@ def _watch_statements(watcher: Watcher) -> None:
         return True
 
     class Watched(connection.Connection):
-        def __init__(self, *args: Any, **named: Any) -> None:
-            super().__init__(*args, **named)
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
             self.exec_trace = trace
 
         def execute(self, sql: str, *args: Any) -> apsw.Cursor:
             if not sql.lstrip().upper().startswith(_LASTING):
                 return super().execute(sql, *args)
             (level,) = super().execute("PRAGMA synchronous").fetchone()
-            done = super().execute(sql, *args)
+            cursor = super().execute(sql, *args)
             watcher(f"after {sql.strip()}, synchronous {level}")
-            return done
+            return cursor
 
-        def wal_checkpoint(self, *args: Any, **named: Any) -> tuple[int, int]:
+        def wal_checkpoint(self, *args: Any, **options: Any) -> tuple[int, int]:
             watcher("checkpoint")
-            return super().wal_checkpoint(*args, **named)
+            return super().wal_checkpoint(*args, **options)
 
         def close(self, *args: Any) -> None:
             watcher("close the database")
@@ -150,7 +152,7 @@ def _watch_statements(watcher: Watcher) -> None:
 
 
 def die(at: int) -> Watcher:
-    """A watcher that kills the process just before step `at`, counted from 1; 0 lets it live."""
+    """A watcher that kills the process just before step `at`, counted from 1; 0 never does."""
     count = 0
 
     def watcher(_: str) -> None:
@@ -168,14 +170,14 @@ FULL = ("open", "write", "mkdir", "fsync", "replace")
 
 
 def fail(at: int, code: int, *, lasting: bool = False) -> Watcher:
-    """A watcher with which the step `at` about files fails, counted from 1.
+    """A watcher that makes the step `at` fail, counted from 1 among those that affect files.
 
-    Statements pass: SQLite's own files are those of `tests.crash.faulty_disk`.
+    Statements do not fail: `tests.crash.faulty_disk` covers the files of SQLite.
 
     Args:
-        at: the step, among those that can fail so.
-        code: number of the error. `ENOSPC` is about the steps that need room.
-        lasting: the steps after it fail, too.
+        at: the step, among those that can fail with the error.
+        code: number of the error. `ENOSPC` affects the steps that need room.
+        lasting: the following steps fail as well.
     """
     count = 0
     failing = failing_steps(code)
@@ -191,17 +193,17 @@ def fail(at: int, code: int, *, lasting: bool = False) -> Watcher:
 
 
 def failing_steps(code: int) -> tuple[str, ...]:
-    """How the names of the steps begin that can fail with an error."""
+    """The first words of the steps that can fail with an error."""
     return FULL if code == errno.ENOSPC else _FILES
 
 
 def _within(file: object, root: Path) -> str | None:
-    """The name of a file below a folder, given its path or handle; None if it is elsewhere."""
+    """The name of a file in a folder, given its path or handle; None if it is elsewhere."""
     if isinstance(file, int):
         try:
             file = os.readlink(f"/proc/self/fd/{file}")
         except OSError:
-            return "a file"  # no such folder on this system: rather one too many
+            return "a file"  # this system has no such folder: report too many rather than too few
     path = Path(str(file)).absolute()
     if not path.is_relative_to(root):
         return None

@@ -1,4 +1,4 @@
-"""An encoder that needs no weights and no time: a few numbers from the hash of what it sees."""
+"""A fast encoder without weights: a few numbers from the hash of the content."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Hashed:
 
     def _vectors(self, contents):
         rows = [np.frombuffer(hashlib.sha512(c).digest(), np.uint8)[: self.dim] for c in contents]
-        found = np.array(rows, np.float32).reshape(len(contents), self.dim) - 127.5
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = np.array(rows, np.float32).reshape(len(contents), self.dim) - 127.5
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 FIRST, SECOND = Hashed(8), Hashed(6, 10)

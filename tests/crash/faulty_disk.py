@@ -1,9 +1,9 @@
-"""A disk that fails: below the page checksums, the n-th operation of SQLite goes wrong.
+"""A disk that fails: below the page checksums, the n-th operation of SQLite fails.
 
 `cksumvfs` stacks on the VFS that is the default when it is loaded, so a VFS that is registered
-before carries every connection of the process, and no code under test is replaced. Python cannot
-override the methods for shared memory; the system calls that they make are replaced instead, as
-SQLite's own tests do.
+before it serves every connection of the process, and no code under test is replaced. Python cannot
+override the methods for shared memory; their system calls are replaced instead, as in SQLite's own
+tests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FAILED = {"mmap": ctypes.c_void_p(-1).value}
 FAULTS: dict[str, tuple[str, ...]] = {
     # An operation does nothing and fails.
     "EIO": tuple(_CODES),
-    # Half of what is written is written, then there is no room.
+    # Half of the data is written, then there is no room.
     "ENOSPC": ("xWrite",),
     # The process ends before an operation.
     "kill": tuple(_CODES),
@@ -57,7 +57,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "call": ("open", "ftruncate", "mmap", "pwrite64"),
     # A lock is not granted.
     "lock": ("fcntl",),
-    # The system reads or writes less than was asked for, which is no error.
+    # The system reads or writes less than requested, which is no error.
     "short": ("pread64", "pwrite64"),
 }
 """The operations that each fault is about, by the name of the fault."""
@@ -65,14 +65,14 @@ FAULTS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Disk:
-    """What goes wrong, and when; there is one for each process.
+    """The fault of a process and its time.
 
     Attributes:
         fault: a name of `FAULTS`; "" for none.
-        at: the operation that fails, counted from 1 among those that the fault is about.
-        lasting: the operations after it fail, too.
-        log: called with the name of each such operation.
-        count: such operations so far.
+        at: the operation that fails, counted from 1 among those that the fault affects.
+        lasting: the following operations fail as well.
+        log: is called with the name of each such operation.
+        count: the number of such operations so far.
     """
 
     fault: str = ""
@@ -82,7 +82,7 @@ class Disk:
     count: int = 0
 
     def arm(self, fault: str, at: int, *, lasting: bool = False) -> None:
-        """Choose what fails on connections that are opened from now on.
+        """Choose the fault of connections that are opened from now on.
 
         A process that has chosen operations of the VFS cannot choose system calls later: an error
         of this VFS is a Python exception, and Python cannot be called while one is pending.
@@ -90,13 +90,13 @@ class Disk:
         self.fault, self.at, self.lasting, self.count = fault, at, lasting, 0
         if FAULTS[fault][0] in _SYSTEM_CALLS:
             _replace_calls(FAULTS[fault])
-        elif not _kept:
-            with suppress(ValueError):  # the next connection loads it again, above this one
+        elif not _registered:
+            with suppress(ValueError):  # the next connection reloads it, above this one
                 apsw.unregister_vfs("cksmvfs")
-            _kept.append(_FaultyVFS("faulty", base=_BASE, makedefault=True))
+            _registered.append(_FaultyVFS("faulty", base=_BASE, makedefault=True))
 
     def disarm(self) -> None:
-        """Let everything work again."""
+        """Let all operations succeed again."""
         self.fault = ""
 
     def fails(self, operation: str) -> bool:
@@ -113,7 +113,7 @@ class Disk:
         return True
 
     def check(self, operation: str) -> None:
-        """Count an operation that has nothing to do by halves; raise SQLite's error if it fails."""
+        """Count an operation that cannot be done partly; raise SQLite's error if it fails."""
         if self.fails(operation):
             raise _error(_CODES[operation], "disk I/O error")
 
@@ -178,25 +178,25 @@ class _FaultyVFS(apsw.VFS):
         return super().xAccess(name, flags)
 
 
-_kept: list[Any] = []
-"""What SQLite has pointers to."""
+_registered: list[Any] = []
+"""Objects that SQLite has pointers to."""
 
 
 def _replace_calls(names: Iterable[str]) -> None:
     handle = apsw.VFS("system-calls", base=_BASE)
-    _kept.append(handle)
+    _registered.append(handle)
     for name in names:
         result, *arguments = _SYSTEM_CALLS[name]
         prototype = ctypes.CFUNCTYPE(result, *arguments, use_errno=True)
         replacement = prototype(_system_call(name, prototype(handle.xGetSystemCall(name))))
-        _kept.append(replacement)
+        _registered.append(replacement)
         if not handle.xSetSystemCall(name, ctypes.cast(replacement, ctypes.c_void_p).value):
             raise RuntimeError(f"the system call {name} of VFS {_BASE} cannot be replaced")
 
 
 def _system_call(name: str, real: Callable[..., int]) -> Callable[..., int]:
     def call(*values: Any) -> int:
-        # The system always lets a lock go.
+        # The system always releases a lock.
         is_release = name == "fcntl" and ctypes.c_short.from_address(values[2]).value == F_UNLCK
         if is_release or not DISK.fails(name):
             return real(*values)

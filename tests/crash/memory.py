@@ -1,7 +1,7 @@
-"""Changes with large pictures and texts, made by processes that may not use much more memory.
+"""Changes with large pictures and texts, by processes with a limit of memory.
 
 `python -m tests.crash.memory FOLDER SEED TRIALS CHANGES` prints a JSON line for each trial. Every
-large buffer is mapped by itself, so the address space that is left decides which is refused.
+large buffer is mapped separately, so the remaining address space decides which one is refused.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ORJSON = "in as_json"
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a change.
+    """The result of a change with a limit.
 
     Args:
         change: its name.
-        limit: bytes that the process, or SQLite in it, could take beyond what it had.
-        sqlite: the limit was SQLite's.
+        limit: bytes that the process, or SQLite in it, could use in addition.
+        sqlite: the limit applied to SQLite.
         outcome: "done", or the class of the error.
-        problem: why that is wrong; "" if nothing is.
+        problem: why the outcome is wrong; "" if it is right.
     """
 
     change: str
@@ -121,14 +121,14 @@ def _outcome(change: str, kb: Path, folder: Path, limit: int, *, sqlite: bool) -
 
 
 def _try(change: str, kb: Path, folder: Path, limit: int, *, sqlite: bool) -> str:
-    """Make a change in a process of its own; return "done" or the error."""
+    """Make a change in a separate process; return "done" or the error."""
     reader, writer = os.pipe()
     crashes = os.memfd_create("crashes")
     child = os.fork()
     if child == 0:
         os.close(reader)
         faulthandler.enable(crashes)
-        # The stack of the first thread grows when it is used; that of another one is there.
+        # The stack of the first thread grows with its use; that of another thread is allocated.
         thread = threading.Thread(
             target=lambda: os.write(writer, _outcome(change, kb, folder, limit, sqlite=sqlite))
         )
@@ -161,7 +161,7 @@ def _dump(kb: Path) -> dict[str, object]:
 
 
 def run(root: Path, seed: int, trials: int, changes: int) -> None:
-    """Make an ingest and some changes without a limit, then with so many limits of each kind."""
+    """Make an ingest and some changes without a limit, then with `trials` limits of each kind."""
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
     libc.mallopt(_M_ARENA_MAX, 1)

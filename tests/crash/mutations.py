@@ -1,4 +1,4 @@
-"""Ways to get durability wrong, done to the code on purpose: the tests must notice each of them."""
+"""Deliberate durability errors: the tests must detect each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ku_rag.store.database import Database
 
 
 def commit_before_pictures() -> None:
-    """Rows that name pictures are committed before the pictures are there."""
+    """Rows that reference pictures are committed before the pictures are written."""
     late: list[list[Any]] = []
     write, change = layout.write_durably, Database.change
 
@@ -38,12 +38,12 @@ def commit_before_pictures() -> None:
 
 
 def split_change() -> None:
-    """A change is committed in two halves: what comes after its first chunk is another one."""
+    """A change is committed in two parts: after its first chunk, a new change begins."""
 
-    def split(made: Connection, sql: str) -> None:
-        if sql.startswith("INSERT INTO chunks") and made.in_transaction:
-            Connection.execute(made, "COMMIT")
-            Connection.execute(made, "BEGIN IMMEDIATE")
+    def split(database: Connection, sql: str) -> None:
+        if sql.startswith("INSERT INTO chunks") and database.in_transaction:
+            Connection.execute(database, "COMMIT")
+            Connection.execute(database, "BEGIN IMMEDIATE")
 
     _before_statements(split)
 
@@ -51,30 +51,30 @@ def split_change() -> None:
 def synchronous_off() -> None:
     """SQLite leaves it to the system when its writes reach the disk."""
 
-    def off(made: Connection, sql: str) -> None:
+    def off(database: Connection, sql: str) -> None:
         if sql.startswith("BEGIN"):
-            Connection.execute(made, "PRAGMA synchronous = OFF")
+            Connection.execute(database, "PRAGMA synchronous = OFF")
 
     _before_statements(off)
 
 
 def synchronous_normal() -> None:
-    """SQLite syncs its log only when it folds it in."""
+    """SQLite syncs its log only at a checkpoint."""
 
-    def normal(made: Connection, sql: str) -> None:
+    def normal(database: Connection, sql: str) -> None:
         if sql.startswith("BEGIN"):
-            Connection.execute(made, "PRAGMA synchronous = NORMAL")
+            Connection.execute(database, "PRAGMA synchronous = NORMAL")
 
     _before_statements(normal)
 
 
 def unsynced_files() -> None:
-    """Python's files are never synced, SQLite's are."""
+    """Files of Python are never synced; those of SQLite are."""
     os.fsync = lambda _: None
 
 
 def unsynced_folders() -> None:
-    """Names are left to the system."""
+    """Changes of folders are left to the system."""
     import stat
 
     sync = os.fsync
@@ -87,7 +87,7 @@ def unsynced_folders() -> None:
 
 
 def unsynced_caches() -> None:
-    """Cache files are named by their header before they are on the disk."""
+    """A header names cache files before they are on the disk."""
     sync = os.fsync
 
     def others_only(handle: int) -> None:
@@ -98,7 +98,7 @@ def unsynced_caches() -> None:
 
 
 def trusted_leftovers() -> None:
-    """A picture that is there already is taken for durable, whoever wrote it."""
+    """A picture that exists already is assumed durable, whoever wrote it."""
     write = layout.write_durably
 
     def absent_only(files: Any) -> None:
@@ -108,7 +108,7 @@ def trusted_leftovers() -> None:
 
 
 def _everywhere(function: Callable[..., Any], instead: Callable[..., Any]) -> None:
-    """Put another function in the place of one, wherever the package has imported it."""
+    """Replace a function wherever the package has imported it."""
     users = [
         module
         for name, module in list(sys.modules.items())
@@ -133,8 +133,8 @@ def _before_statements(act: Callable[[Connection, str], None]) -> None:
 
 
 APPLY: dict[str, Callable[[], None]] = {
-    made.__name__: made
-    for made in (
+    mutation.__name__: mutation
+    for mutation in (
         commit_before_pictures,
         split_change,
         synchronous_off,

@@ -1,7 +1,7 @@
 """Plays calls of the script in a process that may be killed at any moment.
 
-`python -m tests.crash.player serve` loads everything once and makes one process a request, so that
-a trial costs what its calls cost. Requests and replies are one JSON object a line.
+`python -m tests.crash.player serve` loads everything once and forks one process for each request,
+so that a trial takes no longer than its calls. Requests and replies are one JSON object a line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGUN, _DONE = "begun", "done"
 
 
 def play(request: dict[str, Any], acknowledge: int) -> None:
-    """Make calls `start` to `stop`, saying on `acknowledge` that one begins and has returned.
+    """Make calls `start` to `stop`, and write to `acknowledge` when one begins and has returned.
 
     Without calls, the base is opened, read and closed.
 
@@ -60,7 +60,7 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
                 DISK.disarm()
                 kb = _opened(call, kb, request, stack)
                 with suppress(*(NotFound,) if "delete" in call.name else ()):
-                    call.make(kb, content)  # what is deleted already cannot be deleted again
+                    call.make(kb, content)  # a deleted unit cannot be deleted again
             if not request.get("lies"):
                 os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
 
@@ -68,7 +68,7 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
 def _opened(
     call: Call, kb: KnowledgeBase | None, request: dict[str, Any], stack: ExitStack
 ) -> KnowledgeBase:
-    """The base with the encoder of a call."""
+    """Open the base with the encoder of a call."""
     if kb is None or kb.encoder.fingerprint != call.encoder.fingerprint:
         stack.close()
         create = request["start"] == 0
@@ -120,7 +120,7 @@ def _counting(acknowledge: int) -> durable.Watcher:
 
 
 def _copying(request: dict[str, Any]) -> durable.Watcher:
-    """Keep the base as it is after every commit, as a folder "1", "2" … of `copies`."""
+    """Copy the base after every commit to a folder "1", "2" … of `copies`."""
     from tests.crash.trials import copy_base
 
     count = 0
@@ -135,33 +135,33 @@ def _copying(request: dict[str, Any]) -> durable.Watcher:
 
 
 def _serve_one(request: dict[str, Any]) -> dict[str, Any]:
-    heard, acknowledge = os.pipe()
+    reader, acknowledge = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(heard)
+        os.close(reader)
         _child(request, acknowledge)
     os.close(acknowledge)
-    said = b""
+    output = b""
     deadline = None
     begun = time.monotonic()
     while True:
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([heard], [], [], wait)
+        ready, _, _ = select.select([reader], [], [], wait)
         if not ready:
             os.kill(child, signal.SIGKILL)
             deadline = None
             continue
-        some = os.read(heard, 1 << 16)
+        some = os.read(reader, 1 << 16)
         if not some:
             break
-        if not said and request.get("delay") is not None:
+        if not output and request.get("delay") is not None:
             begun = time.monotonic()
             deadline = begun + request["delay"]
-        said += some
-    os.close(heard)
+        output += some
+    os.close(reader)
     _, status = os.waitpid(child, 0)
-    # A killed process may have said half a line, which is nothing said.
-    lines = said.decode(errors="replace").split("\n")[:-1]
+    # The last line of a killed process may be incomplete and is ignored.
+    lines = output.decode(errors="replace").split("\n")[:-1]
     times = [float(line.split()[1]) - begun for line in lines if line.startswith(_DONE)]
     return {
         "done": len(times),
@@ -180,7 +180,7 @@ def _serve() -> None:
 
 
 def _warm_up() -> None:
-    """Import what calls import when they are first made, and draw nothing twice."""
+    """Import the modules that calls import at first, and draw each picture once."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -192,12 +192,12 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
-    # A process whose files cannot grow would leave half of a module's bytecode.
+    # A process whose files cannot grow would leave an incomplete file of bytecode.
     sys.dont_write_bytecode = True
-    # Small batches, so that one ingest is several commits; never by the clock.
+    # Small batches, so that one ingest has several commits; the clock never ends a batch.
     pipeline._BATCH_RECORDS = 3
     pipeline._BATCH_SECONDS = 1e9
-    # Caches of a few vectors, so that they are written, left behind and caught up.
+    # Caches of a few vectors, so that they are written, become outdated and are updated.
     assert hasattr(vector_index, "BASE_MIN")
     vector_index.BASE_MIN = 6
     if sys.argv[1] == "serve":

@@ -1,7 +1,7 @@
-"""The calls that are killed: one line of a base's life, each call with what it is about.
+"""The calls that are killed: a sequence of calls of one base.
 
-`CALLS[n]` takes the base from state n to state n + 1. The files that a call reads are put in order
-before it, so that a call can be made again after its process was killed.
+`CALLS[n]` takes the base from state n to state n + 1. The files that a call reads are written
+before it, so that a call can be repeated after its process was killed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Call:
     """One call of the public API.
 
     Args:
-        name: what it is, for messages.
-        make: makes it, given the base and the folder of the files to read.
-        encoder: what the base is opened with before it.
+        name: for messages.
+        make: makes the call, given the base and the folder of the files to read.
+        encoder: the encoder with which the base is opened for it.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Call:
 
 
 def put(path: Path, data: bytes) -> Path:
-    """Write a file unless it is there as it should be; no half file is ever seen."""
+    """Write a file unless it has this content; an incomplete file is never visible."""
     if not path.exists() or path.read_bytes() != data:
         fresh = _beside(path)
         fresh.write_bytes(data)
@@ -50,7 +50,7 @@ def put(path: Path, data: bytes) -> Path:
 
 
 def _beside(path: Path) -> Path:
-    """Where a file of the content is made, out of sight of what reads folders."""
+    """The path at which a file of the content is written, outside of the folders that are read."""
     content = next(folder for folder in path.parents if folder.name == CONTENT)
     making = content.with_name("making")
     for folder in (making, path.parent):
@@ -69,13 +69,13 @@ def draw(path: Path, seed: int) -> Path:
 
 
 def _folder(content: Path, changed: bool) -> Path:
-    """Units as folders; changed: one text is another, one unit is gone and one is new."""
+    """Units as folders; changed: one has another text, one is deleted and one is new."""
     folder = content / "folder"
     there = [0, 1, 2, 4, 5] if changed else [0, 1, 2, 3, 4]
     for n in there:
         draw(folder / f"Stone {n}" / "face.png", n)
-        said = "It was moved." if changed and n == 2 else "Nobody moved it."
-        text = f"Stone {n} lies beside Stone {(n + 1) % 5}. {said} Its weight is {n} tons."
+        sentence = "It was moved." if changed and n == 2 else "Nobody moved it."
+        text = f"Stone {n} lies beside Stone {(n + 1) % 5}. {sentence} Its weight is {n} tons."
         put(folder / f"Stone {n}" / "about.txt", text.encode())
     put(folder / "road.md", b"# The road\n\nIt leads from Stone 1 to Stone 2 and on to the Mill.\n")
     for gone in {3, 5} - set(there):
@@ -124,7 +124,7 @@ def _export(content: Path) -> Path:
 
 
 def _apply_increment(kb: KnowledgeBase, content: Path) -> None:
-    """Apply an increment that begins or ends at the state of the base, made if there is none."""
+    """Apply an increment that begins or ends at the state of the base; make one if necessary."""
     for increment in sorted(content.glob("increment*")):
         with suppress(Mismatch):
             kb.apply_increments(increment)
@@ -168,6 +168,6 @@ CALLS = (
 
 
 def encoders(call: int) -> list[Hashed]:
-    """What a base may be made with after call `call` was begun."""
+    """The encoders that a base may have after call `call` began."""
     begun = CALLS[call]
     return [FIRST, SECOND] if begun.name == "reindex" else [begun.encoder]

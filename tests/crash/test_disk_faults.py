@@ -1,4 +1,4 @@
-"""Operations of SQLite that fail, one after the other: a change happens whole or not at all."""
+"""Operations of SQLite that fail one by one: a change happens completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FAILING = [fault for fault in FAULTS if fault not in ("kill", "short")]
 
 
 def operations(story, kb, call, stop, fault):
-    """The operations of a call that a fault is about."""
+    """The operations of a call that a fault affects."""
     played = story.player.run(kb, story.content, call, stop, fault=fault, count=True)
     assert played["done"] == 1, played
     return played["steps"]
 
 
 def numbers(steps, rounds, rng, few):
-    """Numbers of operations from 1 on: so many at random, or all of them."""
+    """Numbers of operations, from 1: a random sample, or all of them."""
     return rng.sample(range(1, len(steps) + 1), rounds(few, len(steps)))
 
 
 def fail(story, call, fault, number, *, lasting, retry):
-    """Let an operation of a call fail, and see that the base is whole; return what was refused."""
+    """Let an operation of a call fail, and check the base; return the refusal."""
     kb = story.begin(call)
     how = {"fault": fault, "at": number, "lasting": lasting, "retry": retry}
     played = story.player.run(kb, story.content, call, call + 1, **how)
@@ -48,7 +48,7 @@ def test_an_operation_that_fails_loses_nothing(story, rounds, call):
         steps = operations(story, story.begin(call), call, call + 1, fault)
         assert steps
         for number in numbers(steps, rounds, rng, 1):
-            # A lock that is never granted is waited for; a test of its own waits for one.
+            # A lock that is never granted is waited for; another test covers that.
             lasting = fault != "lock" and rng.random() < 0.5
             try:
                 fail(story, call, fault, number, lasting=lasting, retry=rng.random() < 0.5)
@@ -87,10 +87,10 @@ def test_an_operation_of_an_upgrade_that_fails_leaves_the_old_base_or_the_new_on
         for number in numbers(steps, rounds, rng, 2):
             lasting = fault != "lock" and rng.random() < 0.5
             played = play(fault=fault, at=number, lasting=lasting)
-            where = f"{fault} at operation {number} ({steps[number - 1]}), lasting: {lasting}"
-            assert not played["failed"], (where, played["failed"])
-            assert played["refused"] or played["done"], (where, played)
+            context = f"{fault} at operation {number} ({steps[number - 1]}), lasting: {lasting}"
+            assert not played["failed"], (context, played["failed"])
+            assert played["refused"] or played["done"], (context, played)
             KnowledgeBase.upgrade(kb)
             with KnowledgeBase.open(kb, read_only=True) as base:
-                assert base.verify().problems == (), where
-                assert base.query(None, "Where was Anna Holm born?").answer == "Vienna", where
+                assert base.verify().problems == (), context
+                assert base.query(None, "Where was Anna Holm born?").answer == "Vienna", context

@@ -1,4 +1,4 @@
-"""Processes that end at every durable step they make, and files that fail at each."""
+"""Processes that end at each of their durable steps, and files that fail at each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = [call.name for call in CALLS]
 
 
 def chosen(steps, rounds, seed, few):
-    """The ends and a sample of the steps between, or all of them: numbers from 1 on."""
+    """Numbers of steps, from 1: the first, the last and a sample between, or all of them."""
     numbers = range(1, len(steps) + 1)
     count = rounds(few, len(steps))
     return sorted({*numbers[:1], *numbers[-1:], *random.Random(seed).sample(numbers, count)})
@@ -24,9 +24,9 @@ def chosen(steps, rounds, seed, few):
 
 def steps_of(story, call):
     kb = story.begin(call)
-    done = story.player.run(kb, story.content, call, call + 1, count=True)
-    assert done["done"] == 1, done
-    return done["steps"]
+    reply = story.player.run(kb, story.content, call, call + 1, count=True)
+    assert reply["done"] == 1, reply
+    return reply["steps"]
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
@@ -35,14 +35,14 @@ def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, roun
     assert any(step.startswith("COMMIT") for step in steps)
     for number in chosen(steps, rounds, SEED + call, 1):
         kb = story.begin(call)
-        done = story.player.run(kb, story.content, call, call + 1, die_at=number)
-        # Two threads write; which of their steps comes first is not the same each time.
-        assert done["killed"] or number >= len(steps) - 3, (number, steps, done)
+        reply = story.player.run(kb, story.content, call, call + 1, die_at=number)
+        # Two threads write; the order of their steps varies.
+        assert reply["killed"] or number >= len(steps) - 3, (number, steps, reply)
         try:
-            story.check(kb, call + done["done"], call + 1)
+            story.check(kb, call + reply["done"], call + 1)
         except Exception as error:
-            where = f"step {number} of {CALLS[call].name!r} ({steps[number - 1]})"
-            raise AssertionError(f"killed before {where}: {error}") from error
+            context = f"step {number} of {CALLS[call].name!r} ({steps[number - 1]})"
+            raise AssertionError(f"killed before {context}: {error}") from error
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
@@ -81,17 +81,17 @@ def test_files_that_cannot_grow_lose_nothing(story, rounds, call):
     count = rounds(1, len(limits))
     for limit in {limits[0], *random.Random(SEED + call).sample(limits, count)}:
         kb = story.begin(call)
-        done = story.player.run(kb, story.content, call, call + 1, bytes=limit)
-        assert not done["failed"], (limit, done)
-        assert done["refused"] or done["done"], (limit, done)
-        refused += bool(done["refused"])
-        story.check(kb, call + done["done"], call + 1)
+        reply = story.player.run(kb, story.content, call, call + 1, bytes=limit)
+        assert not reply["failed"], (limit, reply)
+        assert reply["refused"] or reply["done"], (limit, reply)
+        refused += bool(reply["refused"])
+        story.check(kb, call + reply["done"], call + 1)
     assert refused, "no limit was small enough to be met"
 
 
 def test_errors_of_a_full_disk_are_ours(story):
     kb = story.begin(1)
-    done = story.player.run(kb, story.content, 1, 2, bytes=4096)
-    kind, _, message = done["refused"].partition(": ")
-    assert kind == "ReadOnly" in {one.__name__ for one in KuError.__subclasses__()}
+    reply = story.player.run(kb, story.content, 1, 2, bytes=4096)
+    kind, _, message = reply["refused"].partition(": ")
+    assert kind == "ReadOnly" in {error.__name__ for error in KuError.__subclasses__()}
     assert "what was committed before is safe" in message

@@ -1,4 +1,4 @@
-"""These tests can fail: code that gets durability wrong on purpose is found out."""
+"""The tests of this folder can fail: they detect deliberate durability errors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ needs_traces = pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
 def end_at_every_step(story, call, **how):
     for number in range(1, len(steps_of(story, call)) + 1):
         kb = story.begin(call)
-        done = story.player.run(kb, story.content, call, call + 1, die_at=number, **how)
-        if done["failed"]:
-            raise RuntimeError(done["failed"])
-        story.check(kb, call + done["done"], call + 1)
+        reply = story.player.run(kb, story.content, call, call + 1, die_at=number, **how)
+        if reply["failed"]:
+            raise RuntimeError(reply["failed"])
+        story.check(kb, call + reply["done"], call + 1)
 
 
 def kill_many(story, trials, **how):
@@ -41,14 +41,14 @@ def kill_many(story, trials, **how):
 
 
 @pytest.mark.parametrize(
-    ("mutation", "found"),
+    ("mutation", "message"),
     [
         ("commit_before_pictures", "cannot be read"),
         ("split_change", "half change|not what|were stored of it"),
     ],
 )
-def test_a_broken_order_is_caught_at_a_durable_step(story, mutation, found):
-    with pytest.raises(AssertionError, match=found):
+def test_a_broken_order_is_caught_at_a_durable_step(story, mutation, message):
+    with pytest.raises(AssertionError, match=message):
         end_at_every_step(story, ADD, mutation=mutation)
 
 
@@ -84,25 +84,25 @@ def test_a_name_left_unsynced_is_caught(story):
 
 @needs_traces
 def test_a_header_before_its_cache_is_caught(story):
-    made = record(story, COMPACT, COMPACT + 1, "caches", mutation="unsynced_caches")
-    assert headers_too_early(made)
+    recording = record(story, COMPACT, COMPACT + 1, "caches", mutation="unsynced_caches")
+    assert headers_too_early(recording)
 
 
 @pytest.mark.parametrize(
     ("mutation", "level"), [(None, 2), ("synchronous_normal", 1), ("synchronous_off", 0)]
 )
 def test_every_commit_waits_for_the_disk(story, rounds, mutation, level):
-    # A mutation proves that the level is read, which one call does.
+    # Checking the level of one call is enough to show that a mutation is detected.
     for call in range(rounds(1, len(CALLS)) if mutation else len(CALLS)):
         kb = story.begin(call)
-        done = story.player.run(kb, story.content, call, call + 1, count=True, mutation=mutation)
-        commits = [step for step in done["steps"] if step.startswith("after COMMIT")]
+        reply = story.player.run(kb, story.content, call, call + 1, count=True, mutation=mutation)
+        commits = [step for step in reply["steps"] if step.startswith("after COMMIT")]
         assert commits
         assert {step.rpartition(" ")[2] for step in commits} == {str(level)}, commits
 
 
 def test_the_script_writes_what_there_is_to_write(story):
-    """Caches, pictures and several commits a call: else nothing of them would be tested."""
+    """The script has caches, pictures and several commits a call, so that all are tested."""
     last = story.templates[-1]
     assert any(f.is_file() for f in (last / "indexes").iterdir())
     assert any(f.is_file() for f in (last / "images").rglob("*.png"))

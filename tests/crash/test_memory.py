@@ -1,4 +1,4 @@
-"""Processes that run out of memory at some buffer: a change happens whole or not at all."""
+"""Processes that run out of memory: a change happens completely or not at all."""
 
 from __future__ import annotations
 

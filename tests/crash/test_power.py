@@ -1,4 +1,4 @@
-"""Power cuts: after each, what was not synced is lost or half there, and what was said is kept."""
+"""Power cuts: unsynced data is lost or incomplete after each, acknowledged data remains."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ FOLDER, ADD = 0, 1
 
 @dataclass(frozen=True)
 class Recording:
-    """A process that was traced.
+    """Traces of processes.
 
     Args:
-        start: the first call that it made.
-        stop: the call after its last one.
-        before: the folder around the base, as it was.
-        after: the same as it was left.
-        calls: what the system was asked, by one process after another.
-        said: the handles on which calls were acknowledged.
+        start: the first call.
+        stop: the call after the last one.
+        before: the folder around the base, before the calls.
+        after: the same folder after them.
+        calls: the system calls of one process after another.
+        handles: the handles on which the processes acknowledged calls.
     """
 
     start: int
@@ -41,33 +41,33 @@ class Recording:
     before: Path
     after: Path
     calls: tuple[tuple[tracing.Call, ...], ...]
-    said: tuple[int, ...]
+    handles: tuple[int, ...]
 
     def play(self) -> Iterator[tuple[Disk, int, tracing.Call | None]]:
-        """The disk after each call that changed it, and how many calls had returned by then."""
-        disk, done = Disk(self.after, self.before), 0
-        yield disk, done, None
-        for calls, said in zip(self.calls, self.said, strict=True):
+        """The disk after each system call that changed it, and the number of returned calls."""
+        disk, returned = Disk(self.after, self.before), 0
+        yield disk, returned, None
+        for calls, handle in zip(self.calls, self.handles, strict=True):
             disk.restart()
-            here = 0  # the next process begins with the same calls again
+            here = 0  # the next process repeats the calls
             for call in calls:
-                if call.name == "write" and call.args[0].partition("<")[0] == str(said):
+                if call.name == "write" and call.args[0].partition("<")[0] == str(handle):
                     here += call.texts[0].startswith(b"done")
-                    done = max(done, here)
-                    yield disk, done, call
+                    returned = max(returned, here)
+                    yield disk, returned, call
                 elif disk.apply(call):
-                    yield disk, done, call
+                    yield disk, returned, call
 
 
 def record(story, start, stop, name, *, die_at=None, **how) -> Recording:
     """Trace a process that makes calls `start` to `stop` on a copy of the base.
 
     Args:
-        story: how it goes.
+        story: the course of the script.
         start: the first call.
         stop: the call after the last one.
         name: of the folders.
-        die_at: the durable step at which a first process ends; another one then does it all.
+        die_at: the durable step at which a first process ends; a second one then makes all calls.
         **how: see `Player.run`.
     """
     before, after = story.root / f"{name}-before", story.root / f"{name}-after"
@@ -76,28 +76,33 @@ def record(story, start, stop, name, *, die_at=None, **how) -> Recording:
         folder.mkdir()
         if start:
             shutil.copytree(story.templates[start], folder / "kb")
-    request = {"kb": str(after / "kb"), "content": str(story.content), "start": start, "stop": stop}
-    asked = [{**request, **how}]
+    settings = {
+        "kb": str(after / "kb"),
+        "content": str(story.content),
+        "start": start,
+        "stop": stop,
+    }
+    requests = [{**settings, **how}]
     if die_at:
-        asked.insert(0, {**request, **how, "die_at": die_at})
-    traces = tuple(story.root / f"{name}-{number}.strace" for number in range(len(asked)))
-    answers = [_trace(one, trace) for one, trace in zip(asked, traces, strict=True)]
-    *_, (done, errors, _) = answers
-    assert done == stop - start, errors
+        requests.insert(0, {**settings, **how, "die_at": die_at})
+    traces = tuple(story.root / f"{name}-{number}.strace" for number in range(len(requests)))
+    results = [_trace(request, trace) for request, trace in zip(requests, traces, strict=True)]
+    *_, (returned, errors, _) = results
+    assert returned == stop - start, errors
     calls = tuple(tuple(tracing.calls(trace)) for trace in traces)
-    return Recording(start, stop, before, after, calls, tuple(said for _, _, said in answers))
+    return Recording(start, stop, before, after, calls, tuple(handle for _, _, handle in results))
 
 
 def _trace(request, trace) -> tuple[int, str, int]:
-    """Trace one process; returns how many calls it made, what went wrong, and where it said so."""
-    heard, said = os.pipe()
-    command = [sys.executable, "-m", "tests.crash.player", "once", json.dumps(request), str(said)]
-    process = tracing.traced(command, trace, cwd=ROOT, keep=said)
-    os.close(said)
-    with os.fdopen(heard, "rb") as hearing:
-        answers = hearing.read().decode()
+    """Trace one process; return how many calls it made, its errors, and its handle for replies."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "tests.crash.player", "once", json.dumps(request), str(writer)]
+    process = tracing.traced(command, trace, cwd=ROOT, keep=writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        output = stream.read().decode()
     _, errors = process.communicate(timeout=60)
-    return answers.count("done"), answers + errors[-2000:], said
+    return output.count("done"), output + errors[-2000:], writer
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +113,9 @@ def recording(story):
 
 
 def test_a_model_of_the_disk_ends_with_what_the_disk_holds(recording, tmp_path):
-    *_, (disk, done, _) = recording.play()
+    *_, (disk, returned, _) = recording.play()
     disk.store(tmp_path / "model", lambda: True)
-    assert done == len(CALLS)
+    assert returned == len(CALLS)
     assert _files(tmp_path / "model") == _files(recording.after)
 
 
@@ -145,31 +150,31 @@ def moments(recording, *, syncs_only):
 
 
 def cut(story, recording, moments, keep):
-    """Cut the power at these moments and see each time that what is left is whole.
+    """Cut the power at these moments, and check the remaining base each time.
 
     Args:
-        story: what is right.
-        recording: what was done.
+        story: the expected states.
+        recording: the traces.
         moments: numbers of steps.
-        keep: what of the things not synced is kept, by the number of the step.
+        keep: decides by the number of the step which unsynced data remains.
     """
     target = story.root / "cut"
-    for number, (disk, done, call) in enumerate(recording.play()):
+    for number, (disk, returned, call) in enumerate(recording.play()):
         if number not in moments:
             continue
         shutil.rmtree(target, ignore_errors=True)
         disk.store(target, keep(number))
-        begun = recording.start + done
+        begun = recording.start + returned
         try:
             if begun < recording.stop:
                 story.check(target / "kb", begun, begun + 1, again=number % 3 == 0)
             else:
                 story.check(target / "kb", begun, begun)
         except Exception as error:
-            what = f"step {number} ({call})"
+            step = f"step {number} ({call})"
             at = CALLS[min(begun, recording.stop - 1)].name
             raise AssertionError(
-                f"cut after {what} of {at!r}, {keep.__name__} kept: {error}"
+                f"cut after {step} of {at!r}, {keep.__name__} kept: {error}"
             ) from error
 
 
@@ -197,7 +202,7 @@ def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(story, rounds
 
 
 def left_unsynced(story, call):
-    """Numbers of the steps that sync a folder in which a file was just put."""
+    """Numbers of the steps that sync a folder just after a file was put into it."""
     steps = story.player.run(story.begin(call), story.content, call, call + 1, count=True)["steps"]
     return [
         number
@@ -207,7 +212,7 @@ def left_unsynced(story, call):
 
 
 def cut_the_second(story, call, number, **how):
-    """End a process at a step, have another one do it all, and cut the power after that."""
+    """End a process at a step, have a second one make all calls, and cut the power after it."""
     recording = record(story, call, call + 1, f"left-{call}-{number}", die_at=number, **how)
     last = sum(1 for _ in recording.play()) - 1
     cut(story, recording, range(last - 1, last + 1), nothing)
@@ -218,17 +223,17 @@ def test_a_cache_is_whole_before_its_header_names_it(recording):
 
 
 def headers_too_early(recording):
-    """What of a cache was not synced when a header came into its place."""
-    found, headers = [], 0
+    """Unsynced files of a cache at the time when a header replaced the previous one."""
+    unsynced, headers = [], 0
     for disk, _, call in recording.play():
         if not (call and call.name.startswith("rename") and call.texts[-1].endswith(b".json")):
             continue
         header = Path(os.fsdecode(call.texts[-1]))
         headers += 1
-        found += [
+        unsynced += [
             late
             for late in disk.unsynced()
             if "/indexes/" in late and not late.endswith((header.name, ".partial"))
         ]
     assert headers, "no header of a cache was written"
-    return found
+    return unsynced

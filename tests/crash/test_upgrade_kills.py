@@ -1,4 +1,4 @@
-"""Upgrades that end at any write: the base is the old one or the new one, and upgrades again."""
+"""Upgrades that end at any write: the base is the old or the new one, and can be upgraded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KILLS = 50
 
 
 def dump(folder):
-    """Units, chunks, lists, relations and what is derived from them."""
+    """Units, chunks, lists, relations and derived content."""
     with KnowledgeBase.open(folder, read_only=True) as kb:
         assert kb.verify().problems == ()
         units = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
@@ -43,14 +43,14 @@ def test_an_upgrade_that_is_killed_leaves_the_old_base_or_the_new_one(
     for number in numbers:
         assert play(die_at=number)["killed"], (number, len(steps))
         try:
-            found = dump(kb)
+            actual = dump(kb)
             ends.add("new")
         except Outdated:
-            found = None
+            actual = None
             ends.add("old")
-        assert KnowledgeBase.upgrade(kb).upgraded == (found is None)
-        found = found or dump(kb)
-        assert found == whole, (number, steps[number - 1])
+        assert KnowledgeBase.upgrade(kb).upgraded == (actual is None)
+        actual = actual or dump(kb)
+        assert actual == whole, (number, steps[number - 1])
         assert not (kb / "ku.upgrade").exists()
     assert "old" in ends
 
@@ -63,8 +63,8 @@ def test_files_that_cannot_grow_leave_the_old_base(story, tmp_path, version):
     for limit in (0, 4096, 40_000, size // 2):
         shutil.rmtree(kb, ignore_errors=True)
         shutil.copytree(template, kb)
-        done = story.player.run(kb, kb, 0, 1, upgrade=True, bytes=limit)
-        assert done["refused"].startswith("ReadOnly: "), done
+        reply = story.player.run(kb, kb, 0, 1, upgrade=True, bytes=limit)
+        assert reply["refused"].startswith("ReadOnly: "), reply
         with pytest.raises(Outdated):
             KnowledgeBase.open(kb, read_only=True)
     assert KnowledgeBase.upgrade(kb).upgraded

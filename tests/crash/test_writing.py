@@ -1,4 +1,4 @@
-"""Files that are written so that they stay."""
+"""Durable writing of files."""
 
 from __future__ import annotations
 

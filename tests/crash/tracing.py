@@ -1,4 +1,4 @@
-"""What a process asks the system to write, rename, remove and sync, in order: a trace of strace."""
+"""The writes, renames, deletions and syncs of a process, in order: a trace of strace."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _HANDLE = re.compile(r"(-?\d+|AT_FDCWD)(?:<([^>]*)>.*)?$")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the system that succeeded.
+    """A successful system call.
 
     Args:
-        name: of the call; "begin" where a sync began that another thread's calls came between.
+        name: of the call; "begin" where a sync began that calls of another thread interrupted.
         args: its arguments as strace writes them.
-        texts: those of them that are texts: paths, or what was written.
-        value: what it returned.
-        thread: who called.
+        texts: those of them that are texts: paths, or written data.
+        value: its return value.
+        thread: the calling thread.
     """
 
     name: str
@@ -45,28 +45,28 @@ class Call:
     thread: int
 
     def __str__(self) -> str:
-        """The call and the file that it is about, for messages."""
-        known = handle(self.args[0])[1] if _HANDLE.match(self.args[0]) else self.texts[0]
-        return f"{self.name} {os.fsdecode(known or b'?')}"
+        """The call and its file, for messages."""
+        path = handle(self.args[0])[1] if _HANDLE.match(self.args[0]) else self.texts[0]
+        return f"{self.name} {os.fsdecode(path or b'?')}"
 
 
 def missing() -> str | None:
-    """Why no process can be traced here, or None."""
+    """The reason why no process can be traced here, or None."""
     if not shutil.which("strace"):
         return "strace is not installed"
-    tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        return f"strace may not trace here: {tried.stderr.strip()}"
+    attempt = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, text=True)
+    if attempt.returncode:
+        return f"strace may not trace here: {attempt.stderr.strip()}"
     return None
 
 
 def traced(command: Sequence[str], output: Path, *, cwd: Path, keep: int) -> subprocess.Popen[str]:
-    """Start a command whose calls are written to a file.
+    """Start a command and trace its calls into a file.
 
     Args:
-        command: what is run.
-        output: where its calls are written.
-        cwd: its folder.
+        command: the command.
+        output: the file of the trace.
+        cwd: the folder of the command.
         keep: a handle that it inherits.
     """
     options = ["-f", "-y", "-xx", "-s", str(1 << 24), "-e", f"trace={','.join(_TRACED)}"]
@@ -83,8 +83,8 @@ def traced(command: Sequence[str], output: Path, *, cwd: Path, keep: int) -> sub
 def calls(trace: Path) -> Iterator[Call]:
     """The calls of a trace in the order in which they ended, without those of other programs.
 
-    A file is closed when that begins: from then on another thread may get the number of its handle.
-    A program that the process starts, such as the parser of documents, has handles of its own.
+    A file counts as closed when closing begins: another thread may then get the same handle. A
+    program that the process starts, such as the parser of documents, has its own handles.
     """
     unfinished: dict[str, str] = {}
     with trace.open(encoding="ascii") as lines:
@@ -92,22 +92,22 @@ def calls(trace: Path) -> Iterator[Call]:
     others = set(started[1:]) - set(started[:1])
     with trace.open(encoding="ascii") as lines:
         for line in lines:
-            thread, said = _LINE.fullmatch(line.rstrip("\n")).groups()
-            if thread in others or said.startswith("execve("):
+            thread, text = _LINE.fullmatch(line.rstrip("\n")).groups()
+            if thread in others or text.startswith("execve("):
                 continue
-            if said.endswith(_UNFINISHED):
-                unfinished[thread] = begun = said.removesuffix(_UNFINISHED)
+            if text.endswith(_UNFINISHED):
+                unfinished[thread] = begun = text.removesuffix(_UNFINISHED)
                 if begun.startswith(("fsync(", "fdatasync(")):
                     yield _call("begin", begun.partition("(")[2], 0, thread)
                 elif begun.startswith("close("):
                     yield _call("close", begun.partition("(")[2], 0, thread)
                 continue
-            if resumed := _RESUMED.match(said):
-                said = unfinished.pop(thread) + said[resumed.end() :]
-                if said.startswith("close("):
+            if resumed := _RESUMED.match(text):
+                text = unfinished.pop(thread) + text[resumed.end() :]
+                if text.startswith("close("):
                     continue
-            if (found := _CALL.match(said)) and int(found[3]) >= 0:
-                yield _call(found[1], found[2], int(found[3]), thread)
+            if (match := _CALL.match(text)) and int(match[3]) >= 0:
+                yield _call(match[1], match[2], int(match[3]), thread)
 
 
 def _call(name: str, args: str, value: int, thread: str) -> Call:
@@ -117,9 +117,9 @@ def _call(name: str, args: str, value: int, thread: str) -> Call:
 
 @cache
 def handle(arg: str) -> tuple[int | None, bytes | None]:
-    """The number of a handle and the path that strace knows of it."""
+    """The number of a handle and its path according to strace."""
     number, path = _HANDLE.match(arg).groups()
-    known = None
+    name = None
     if path is not None:
-        known = re.sub(rb"\\x([0-9a-f]{2})", lambda m: bytes.fromhex(m[1].decode()), path.encode())
-    return (None if number == "AT_FDCWD" else int(number)), known
+        name = re.sub(rb"\\x([0-9a-f]{2})", lambda m: bytes.fromhex(m[1].decode()), path.encode())
+    return (None if number == "AT_FDCWD" else int(number)), name

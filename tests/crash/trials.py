@@ -1,4 +1,4 @@
-"""One trial: some calls of the script, an end at some moment, and whether what is left is whole."""
+"""One trial: some calls of the script, an end at some moment, and a check of the remaining base."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def copy_base(source: Path, target: Path) -> None:
-    """Copy a base that nothing commits to, without what SQLite shares between processes in memory.
+    """Copy a base that nothing commits to, without memory that processes share.
 
-    Pictures of the next batch may be written meanwhile: a file that is renamed before it could be
-    read is none that a commit has named.
+    Pictures of the next batch may be written meanwhile: no commit references a file that is renamed
+    before it could be read.
     """
 
     def copy(file: str, to: str) -> None:
@@ -39,7 +39,7 @@ def copy_base(source: Path, target: Path) -> None:
 
 
 class Player:
-    """A process that plays calls and is killed as often as one likes; see `tests.crash.player`."""
+    """A process that plays calls and can be killed repeatedly; see `tests.crash.player`."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -65,24 +65,23 @@ class Player:
         self._process.stdout.close()
 
     def run(self, kb: Path, content: Path, start: int, stop: int, **how: Any) -> dict[str, Any]:
-        """Play calls `start` to `stop` and say how far they came.
+        """Play calls `start` to `stop` and report their results.
 
         Args:
             kb: the base.
             content: folder of the files that are read.
             start: the first call.
             stop: the call after the last one.
-            **how: "delay" seconds until the kill; "die_at", the number of a durable step;
-                "error", "at" and "lasting", see `durable.fail`; "fault", "at" and "lasting", see
-                `tests.crash.faulty_disk`; "retry" to have
-                a call that was refused made again by the same process, whose disk is sound then;
-                "bytes", the size that no file may pass; "count" to have the steps, or the
-                operations that a fault is about, listed; "copies", a folder for copies after
+            **how: "delay", seconds until the kill; "die_at", the number of a durable step; "error",
+                "at" and "lasting", see `durable.fail`; "fault", "at" and "lasting", see
+                `tests.crash.faulty_disk`; "retry", to repeat a refused call in the same process,
+                whose disk then works; "bytes", the maximum size of a file; "count", to list the
+                steps, or the operations that a fault affects; "copies", a folder for copies after
                 commits; "mutation"; "lies".
 
         Returns:
-            "done" calls, their "times" in seconds, the "steps", what was "refused" or "failed",
-            and whether the process was "killed".
+            The number of calls "done", their "times" in seconds, the "steps", the messages
+            "refused" and "failed", and whether the process was "killed".
         """
         request = {"kb": str(kb), "content": str(content), "start": start, "stop": stop, **how}
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -92,7 +91,7 @@ class Player:
 
 @dataclass(frozen=True)
 class Story:
-    """How the script goes when nothing is killed.
+    """The course of the script without kills.
 
     Args:
         player: plays calls.
@@ -101,7 +100,7 @@ class Story:
         templates: the base before each call, and after the last.
         states: the dump of each template; None where there is no base yet.
         between: the dumps after each commit of each call.
-        seconds: how long each call takes.
+        seconds: the duration of each call.
     """
 
     player: Player
@@ -114,7 +113,7 @@ class Story:
 
     @classmethod
     def tell(cls, player: Player, root: Path) -> Self:
-        """Play every call once and keep what there is before, within and after each."""
+        """Play every call once, and record the states before, within and after each."""
         content = root / CONTENT
         content.mkdir()
         templates, states, between = [root / "base-0"], [None], []
@@ -122,8 +121,8 @@ class Story:
             kb, copies = root / f"base-{call + 1}", root / f"copies-{call}"
             if call:
                 copy_base(templates[call], kb)
-            done = player.run(kb, content, call, call + 1, copies=str(copies))
-            assert done["done"] == 1, (CALLS[call].name, done)
+            reply = player.run(kb, content, call, call + 1, copies=str(copies))
+            assert reply["done"] == 1, (CALLS[call].name, reply)
             templates.append(kb)
             with opened(kb, encoders(call)) as base:
                 states.append(state.dump(base))
@@ -141,29 +140,30 @@ class Story:
         return kb
 
     def check(self, kb: Path, call: int, stop: int, *, again: bool = True) -> None:
-        """See that a base is whole after a crash within call `call`, and goes on to the end.
+        """Check that a base is whole after a crash within call `call`, and reaches the final state.
 
         Args:
             kb: the base, as the crash left it.
             call: the first call that did not return; `stop` if all did.
-            stop: the calls before this one are made again.
-            again: make the rest of the calls, too.
+            stop: the calls before this one are repeated.
+            again: make the remaining calls as well.
 
         Raises:
-            AssertionError: it is not.
+            AssertionError: the base is not whole or does not reach the state.
         """
         within = encoders(min(call, stop - 1)) if call < stop else encoders(stop - 1)
         allowed = [self.states[call], *(self.between[call] if call < stop else ())]
         try:
             with opened(kb, within) as base:
                 _whole(base)
-                found = state.dump(base)
+                actual = state.dump(base)
         except NotFound:
-            found = None
-        if found not in allowed:
-            raise AssertionError("a half change: " + _nearest(found, allowed))
+            actual = None
+        if actual not in allowed:
+            raise AssertionError("a half change: " + _nearest(actual, allowed))
         if again and call < stop:
-            self._go_on(kb, call, stop, committed=found is not None and found != self.states[call])
+            committed = actual is not None and actual != self.states[call]
+            self._go_on(kb, call, stop, committed=committed)
 
     def _go_on(self, kb: Path, call: int, stop: int, *, committed: bool) -> None:
         base = opened(kb, encoders(call), create=call == 0)
@@ -174,19 +174,19 @@ class Story:
                 stack.enter_context(base)
                 try:
                     CALLS[number].make(base, self.content)
-                except NotFound:  # what is deleted already cannot be deleted again
+                except NotFound:  # a deleted unit cannot be deleted again
                     if not (committed and number == call and "delete" in CALLS[number].name):
                         raise
             _whole(base)
-            found = state.dump(base)
-        if found != self.states[stop]:
+            actual = state.dump(base)
+        if actual != self.states[stop]:
             raise AssertionError(
-                "the same calls again end elsewhere: " + _nearest(found, [self.states[stop]])
+                "the same calls again end elsewhere: " + _nearest(actual, [self.states[stop]])
             )
 
 
 def opened(kb: Path, made_with: list[Hashed], *, create: bool = False) -> KnowledgeBase:
-    """Open a base with the first of these encoders that it is made with."""
+    """Open a base with the first of these encoders that matches it."""
     for encoder in made_with[:-1]:
         try:
             return KnowledgeBase.open(kb, encoder=encoder, create=create)
@@ -199,9 +199,9 @@ def _dumps(copies: Path, made_with: list[Hashed]) -> list[dict[str, Any]]:
     dumps: list[dict[str, Any]] = []
     for copy in sorted(copies.iterdir(), key=lambda f: int(f.name)) if copies.exists() else ():
         with opened(copy, made_with) as base:
-            found = state.dump(base)
-        if found not in dumps:
-            dumps.append(found)
+            dump = state.dump(base)
+        if dump not in dumps:
+            dumps.append(dump)
         shutil.rmtree(copy)
     return dumps
 
@@ -211,11 +211,11 @@ def _whole(base: KnowledgeBase) -> None:
     assert not problems, problems
 
 
-def _nearest(found: dict[str, Any] | None, allowed: list[dict[str, Any] | None]) -> str:
-    if found is None:
+def _nearest(actual: dict[str, Any] | None, allowed: list[dict[str, Any] | None]) -> str:
+    if actual is None:
         return "the base is gone"
-    said = [state.differences(found, one) for one in allowed if one]
-    return "\n".join(min(said, key=len)) if said else "there should be no base"
+    reports = [state.differences(actual, expected) for expected in allowed if expected]
+    return "\n".join(min(reports, key=len)) if reports else "there should be no base"
 
 
 KNOWN = (KuError, AssertionError)
