@@ -15,7 +15,7 @@ from ku_rag.types import Quarantined, Table
 
 @dataclass(frozen=True)
 class Contents:
-    """What an ingest has stored, by the names of the units, and what it left out."""
+    """The content stored by an ingest, by unit name, and the items left out."""
 
     units: dict[str, Any]
     tables: dict[str, list[Table]]
@@ -24,7 +24,7 @@ class Contents:
 
 @pytest.fixture
 def contents(empty_base: Path) -> Callable[..., Contents]:
-    """Ingest a path into a new base, pictures at their own places, and return its contents."""
+    """Ingest a path into a new base with linked pictures, and return its contents."""
 
     def ingest(path: Path, **settings: Any) -> Contents:
         with TemporaryDirectory(dir=empty_base.parent) as folder:

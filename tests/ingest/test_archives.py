@@ -1,4 +1,4 @@
-"""Zip files are read like the folder that they contain."""
+"""Zip files are read like the folder in them."""
 
 import io
 import zipfile

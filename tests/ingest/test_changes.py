@@ -1,4 +1,4 @@
-"""Add, update, delete, sync: what changes, what stays, what is said."""
+"""Add, update, delete, sync: the changes, the content that stays, and the reports."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_deleting_a_unit_leaves_no_trace_of_it(kb, tmp_path):
     assert (len(deleted["chunks"]), len(deleted["images"]), len(deleted["relations"])) == (1, 1, 2)
     traces = ("zyxw-1", "xylotome")
     tables = {table for table, text in everywhere(kb) for trace in traces if trace in text}
-    # The keyword index keeps deleted words in its own segments until it is compacted.
+    # The keyword index keeps deleted words in its own segments until compaction.
     assert tables <= {"words_data"}
     assert kb.verify().to_dict() == {"ok": True, "problems": [], "counts": counts(kb)}
     assert counts(kb) == {
@@ -125,8 +125,8 @@ def test_shared_text_goes_when_the_last_unit_that_lists_it_goes(kb, tmp_path):
     assert counts(kb)["chunks"] == 3
     kb.delete(["alpha" if "alpha" in {u.id for u in kb.list()} else "Alpha"])
     assert counts(kb)["chunks"] == 2
-    (left,) = [u.id for u in kb.list()]
-    kb.delete([left])
+    (remaining,) = [u.id for u in kb.list()]
+    kb.delete([remaining])
     assert counts(kb) == dict.fromkeys(counts(kb), 0)
 
 
@@ -152,7 +152,7 @@ def test_adding_the_same_twice_changes_nothing(kb):
 
 
 def test_units_of_many_batches_are_linked_and_one_that_comes_again_is_added_once(kb):
-    """Names are found in texts of earlier and later batches, whatever the script."""
+    """Names are found in texts of earlier and later batches, in any script."""
     count = 2_100
     again = Unit("Station 5", id="5", texts=("The next stop is station 1500.",))
     units = [
@@ -164,8 +164,8 @@ def test_units_of_many_batches_are_linked_and_one_that_comes_again_is_added_once
     report = kb.add_many([again, *units, again])
     assert (report.units_added, report.chunks_added) == (count, count + 1)
     assert kb.verify().problems == ()
-    named = {n: len(kb.show(n).named_in) for n in ("5", "1500", "10", "11")}
-    assert named == {"5": 1, "1500": 2, "10": 1, "11": 2}
+    mentions = {n: len(kb.show(n).named_in) for n in ("5", "1500", "10", "11")}
+    assert mentions == {"5": 1, "1500": 2, "10": 1, "11": 2}
 
 
 def test_a_name_joins_the_unit_that_bears_it_and_deleting_the_source_undoes_it(kb):
@@ -180,15 +180,15 @@ def test_a_name_joins_the_unit_that_bears_it_and_deleting_the_source_undoes_it(k
 
 
 def test_a_picture_joins_the_unit_whose_picture_it_is(kb, tmp_path):
-    shown = picture(tmp_path / "a.png", 7)
-    kb.add(Unit("Lamp", id="lamp", images=(shown,)))
+    photo = picture(tmp_path / "a.png", 7)
+    kb.add(Unit("Lamp", id="lamp", images=(photo,)))
     joined = kb.add(Unit("Thing of brass", images=(picture(tmp_path / "b.png", 7, (192, 128)),)))
     assert (joined.id, joined.action) == ("lamp", "joined")
     assert "picture has cosine" in joined.why
     assert kb.show("lamp").to_dict()["aliases"] == ["Thing of brass"]
-    other = kb.add(Unit("Chair", images=(picture(tmp_path / "c.png", 8),)))
-    assert (other.id, other.action, other.matched) == ("chair", "added", None)
-    assert "joining needs" in other.why
+    chair = kb.add(Unit("Chair", images=(picture(tmp_path / "c.png", 8),)))
+    assert (chair.id, chair.action, chair.matched) == ("chair", "added", None)
+    assert "joining needs" in chair.why
 
 
 def test_an_explicit_id_never_joins(kb):
@@ -232,8 +232,8 @@ def test_sync_adds_replaces_and_deletes_below_its_folder_only(kb, tmp_path):
     picture(folder / "Stool" / "photo.png", 9)
     planned = kb.sync(folder, dry_run=True)
     assert counts(kb)["units"] == 4
-    done = kb.sync(folder)
-    for report in (planned, done):
+    actual = kb.sync(folder)
+    for report in (planned, actual):
         assert (report.units_added, report.units_updated, report.units_deleted) == (1, 1, ["Chair"])
     assert [u.id for u in kb.list()] == ["Lamp", "Stool", "Table", "bell"]
     assert kb.show("Table").to_dict()["texts"] == ["Pine."]
@@ -277,10 +277,10 @@ def test_a_knowledge_base_below_the_folder_is_passed_over(tmp_path):
 
 
 def pictured(tmp_path):
-    shown = [picture(tmp_path / name, seed) for seed, name in enumerate(["o.png", "p.png"])]
+    photos = [picture(tmp_path / name, seed) for seed, name in enumerate(["o.png", "p.png"])]
     record = {"id": "lamp", "name": "Lamp", "text": "Light.", "images": ["o.png", "p.png"]}
     path = write_records(tmp_path / "u.jsonl", [record])
-    return path, record, shown
+    return path, record, photos
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "missing"])
@@ -311,11 +311,11 @@ def test_a_stored_picture_stays_while_its_file_is_broken(kb, tmp_path, damage):
 
 
 def test_a_picture_of_a_document_stays_while_its_file_is_missing(kb, tmp_path):
-    shown = picture(tmp_path / "p.png", 1)
+    photo = picture(tmp_path / "p.png", 1)
     file = tmp_path / "notes.md"
     file.write_text("# Lamp\nLight.\n![](p.png)\n\n# Chair\nWood.\n", encoding="utf-8")
     kb.ingest(file)
-    shown.unlink()
+    photo.unlink()
     assert [q.item for q in kb.ingest(file).quarantined] == [f"{file}:3"]
     assert kb.show("Lamp").counts["images"] == 1
 
@@ -454,9 +454,9 @@ def test_units_are_replaced_in_one_transaction(kb, tmp_path):
     kb.add_many([Unit("A", id="a", texts=("Old.",), images=(image,)), Unit("B", id="b")])
     kb.graph.add_relation("b", "near", "a")
     report = kb.add_many([Unit("A2", id="a", texts=("New.",)), Unit("C", id="c")], replace=True)
-    assert (report.units_added, [one.id for one in kb.list()]) == (2, ["a", "b", "c"])
-    shown = kb.show("a")
-    assert (shown.name, shown.texts, shown.images) == ("A2", ("New.",), ())
+    assert (report.units_added, [unit.id for unit in kb.list()]) == (2, ["a", "b", "c"])
+    unit_a = kb.show("a")
+    assert (unit_a.name, unit_a.texts, unit_a.images) == ("A2", ("New.",), ())
     assert kb.verify().ok
     with pytest.raises(BadInput, match="has no id"):
         kb.add_many([Unit("A3", id="a"), Unit("D")], replace=True)

@@ -1,4 +1,4 @@
-"""Sentences and chunks: nothing lost, nothing too long, the same split everywhere."""
+"""Sentences and chunks: complete, within the limit, and split the same way everywhere."""
 
 import re
 import subprocess
@@ -25,12 +25,12 @@ def words(text):
 
 
 def marked(text):
-    """Counts as CLIP does: a start and an end mark, and about four characters a token."""
+    """Count as CLIP does: a start mark, an end mark, and about four characters a token."""
     return 2 + -(-len(text) // 4)
 
 
 def merging(text):
-    """Not additive: what stands beside its like costs nothing, as in byte pair encoding."""
+    """A count that is not additive: repeated neighbours are free, as in byte pair encoding."""
     return len(re.findall(r"(\S)\1*", text))
 
 
@@ -70,7 +70,7 @@ def test_a_chunk_takes_as_many_whole_sentences_as_fit(lengths, limit):
 
 
 def test_counts_that_do_not_add_up_leave_no_room_unused():
-    # By itself a sentence costs 3 tokens and 2 marks; eight together cost 18 and 2 marks.
+    # A sentence alone has 3 tokens and 2 marks; eight together have 18 and 2 marks.
     assert chunk("Aaa bbb. " * 10, count_tokens=marked, max_tokens=20) == [
         "Aaa bbb. " * 8,
         "Aaa bbb. " * 2,
@@ -83,7 +83,7 @@ def test_a_chunk_half_full_ends_at_a_blank_line():
         "One two three. Four five six.\n\n",
         "Seven eight nine. Ten eleven twelve. Thirteen.",
     ]
-    # Less than half full it goes on.
+    # A chunk that is less than half full continues.
     assert chunk("One two.\n\n" + "Three four five. " * 4, count_tokens=words, max_tokens=9) == [
         "One two.\n\nThree four five. Three four five. ",
         "Three four five. Three four five. ",

@@ -1,4 +1,4 @@
-"""What is a unit of a document, and where its texts stand."""
+"""The units of documents, and the headings of their texts."""
 
 import os
 
@@ -125,8 +125,8 @@ def test_headings_that_were_units_move_to_their_document(kb, tmp_path):
         report = later.sync(folder)
         assert ids(later) == ["Options", "manual"]
         assert sorted(report.units_deleted) == ["Installation", "Widget"]
-        (left,) = report.quarantined
-        assert (left.item, "update" in left.reason) == ("Options", True)
+        (item,) = report.quarantined
+        assert (item.item, "update" in item.reason) == ("Options", True)
         assert later.show("Options").metadata == {"owner": "Ann"}
         assert not later.verify().problems
         assert not later.sync(folder).quarantined
@@ -177,9 +177,9 @@ def test_front_matter_is_metadata_and_links_are_relations(kb, tmp_path):
         },
         **{"tags": ["lamps", "cups"], "rating": 4, "aliases": ["The memo"]},
     }
-    links = [(one.relation, one.target) for one in note.relations]
+    links = [(relation.relation, relation.target) for relation in note.relations]
     assert links == [("links to", target) for target in ("guide/d", "e", "guide/b c")]
-    assert [one.target for one in kb.show("guide/d").relations] == ["e"]
+    assert [relation.target for relation in kb.show("guide/d").relations] == ["e"]
     assert kb.query(None, "Who is the author of the memo?").answer == "Jane Doe"
     assert kb.ingest(folder).units_unchanged == 5
 

@@ -37,21 +37,21 @@ def red(size=(40, 30), colour="red"):
 def word_file(path, paragraphs, picture=None):
     """Write a DOCX file of (style, text), of tables (lists of rows), and None for the picture."""
     body = ""
-    for one in paragraphs:
-        if one is None:
+    for block in paragraphs:
+        if block is None:
             body += (
                 "<w:p><w:r><w:drawing><wp:inline><a:graphic><a:graphicData><pic:pic><pic:blipFill>"
                 '<a:blip r:embed="rId1"/></pic:blipFill></pic:pic></a:graphicData></a:graphic>'
                 "</wp:inline></w:drawing></w:r></w:p>"
             )
-        elif isinstance(one, list):
+        elif isinstance(block, list):
             cells = (
                 "".join(f"<w:tc><w:p><w:r><w:t>{c}</w:t></w:r></w:p></w:tc>" for c in row)
-                for row in one
+                for row in block
             )
             body += f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
         else:
-            style, text = one
+            style, text = block
             body += (
                 f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
             )
@@ -173,8 +173,8 @@ def test_linked_pictures_of_word_files_are_copied(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
         assert kb.ingest(tmp_path / "report.docx").images_added == 1
         assert kb.verify().ok
-        found = kb.search(image=kb.show("Lamps").images[0])
-        assert found.units[0].name == "Lamps"
+        result = kb.search(image=kb.show("Lamps").images[0])
+        assert result.units[0].name == "Lamps"
 
 
 def test_pdf_lines_of_larger_letters_are_headings(contents):
@@ -308,11 +308,13 @@ def test_many_sections_with_tables_are_read_in_linear_time(tmp_path, rounds):
 @pytest.mark.parametrize("name", ["lamps.html", "lamps.md"])
 @pytest.mark.parametrize("folder", ["docs", "docs/site"])
 def test_a_picture_that_a_document_names_is_no_unit_of_its_own(tmp_path, contents, name, folder):
-    shown = ["images/red.png", "blue.png"]
+    images = ["images/red.png", "blue.png"]
     (tmp_path / folder / "images").mkdir(parents=True)
-    for picture in shown:
+    for picture in images:
         (tmp_path / folder / picture).write_bytes(red(colour=Path(picture).stem))
-    text = "".join(f'<img src="{one}">' if "html" in name else f"![]({one})\n" for one in shown)
+    text = "".join(
+        f'<img src="{image}">' if "html" in name else f"![]({image})\n" for image in images
+    )
     heading = "<h1>Lamps</h1>" if "html" in name else "# Lamps\n"
     (tmp_path / folder / name).write_text(f"{heading}{text}")
     (unit,) = contents(tmp_path / "docs").units.values()
@@ -341,7 +343,7 @@ def test_a_word_file_without_one_of_its_pictures_keeps_its_text(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         report = kb.ingest(tmp_path / "report.docx")
         assert report.chunks_added
-        assert [one.item.rpartition("/")[2] for one in report.quarantined] == ["missing"]
+        assert [item.item.rpartition("/")[2] for item in report.quarantined] == ["missing"]
         assert kb.verify().ok
 
 

@@ -29,10 +29,10 @@ MILL = Unit("Old Mill", id="mill", texts=("It burned down.",))
 
 
 def replying(facts):
-    """A model that states facts of the texts that have their sentences' first words."""
+    """A model that returns the facts for every text that names Ada Winter."""
     return ScriptedMLLM(
         lambda request: {
-            "facts": [one for one in facts if "Ada Winter" in request.messages[-1].text]
+            "facts": [fact for fact in facts if "Ada Winter" in request.messages[-1].text]
         }
     )
 
@@ -42,8 +42,8 @@ def open_base(tmp_path, mllm):
 
 
 def extracted(kb, unit):
-    found = [one for one in kb.facts(unit) if one.origin.startswith("extracted by")]
-    return {(one.label, one.value): one for one in found}
+    facts = [fact for fact in kb.facts(unit) if fact.origin.startswith("extracted by")]
+    return {(fact.label, fact.value): fact for fact in facts}
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_unit_that_the_text_names_has_its_own_facts(tmp_path):
 
 def test_filters_read_extracted_facts_only_when_asked_for_any_origin(kb):
     kb.extract()
-    assert [one.id for one in kb.list(where="any:designer=Ada Winter")] == ["crane"]
+    assert [unit.id for unit in kb.list(where="any:designer=Ada Winter")] == ["crane"]
     assert list(kb.list(where="designer=Ada Winter")) == []
 
 
@@ -154,7 +154,7 @@ def test_the_end_of_the_budget_leaves_the_rest_for_the_next_run(tmp_path):
         kb.add(MILL)
         report = kb.extract()
         assert report.chunks == 0
-        assert [one.reason for one in report.left_out] == ["the budget is spent"]
+        assert [item.reason for item in report.left_out] == ["the budget is spent"]
     with open_base(tmp_path, replying([LIFTS])) as kb:
         assert kb.extract().chunks == 2
 
@@ -215,4 +215,4 @@ def test_verify_finds_a_fact_that_its_text_does_not_state(kb):
     file.execute("UPDATE facts SET value = 'Ada Summer' WHERE value = 'Ada Winter'")
     file.close()
     with KnowledgeBase.open(kb.path) as base:
-        assert any("Ada Summer" in one for one in base.verify().problems)
+        assert any("Ada Summer" in problem for problem in base.verify().problems)

@@ -1,4 +1,4 @@
-"""Files made to exhaust memory and time: each is left out with its limit, the rest is ingested."""
+"""Files that would exhaust memory or time: each is left out by a limit, the rest is ingested."""
 
 import io
 import json
@@ -59,11 +59,13 @@ def slow_pdf(path: Path) -> None:
 def large_docx(path: Path, count: int, text: str = "x") -> None:
     word_file(path, REPORT)
     with zipfile.ZipFile(path) as members:
-        kept = {name: members.read(name) for name in members.namelist()}
+        parts = {name: members.read(name) for name in members.namelist()}
     body = f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" * count
-    kept["word/document.xml"] = f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+    parts["word/document.xml"] = (
+        f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+    )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as members:
-        for name, data in kept.items():
+        for name, data in parts.items():
             members.writestr(name, data)
 
 
@@ -105,12 +107,12 @@ def cells(number: int, *texts: str) -> str:
 
 def parsers() -> set[int]:
     """Return the processes that this one started and that still run a parser."""
-    found = set()
+    running = set()
     for tasks in Path("/proc/self/task").iterdir():
         for child in (tasks / "children").read_text().split():
             if b"parser_process" in Path("/proc", child, "cmdline").read_bytes():
-                found.add(int(child))
-    return found
+                running.add(int(child))
+    return running
 
 
 def is_running(pid: int) -> bool:
@@ -137,7 +139,7 @@ def test_hostile_documents_are_left_out_and_the_rest_is_ingested(ku, tmp_path, m
     monkeypatch.setenv("KU_PARSE_OUTPUT", "1")
     result = ku("ingest", folder, "--json")
     assert result.code == 3
-    left_out = {Path(one["item"]).name: one["reason"] for one in result.json["quarantined"]}
+    left_out = {Path(item["item"]).name: item["reason"] for item in result.json["quarantined"]}
     memory = (
         "takes more than 128 MiB of memory to parse: split or simplify it, or raise the setting"
     )
@@ -195,9 +197,9 @@ def test_nested_xml_and_arrays_are_left_out(tmp_path, contents):
 def test_a_picture_that_unpacks_to_too_much_is_left_out_of_its_document(kb, tmp_path):
     word_file(tmp_path / "a.docx", [*REPORT, None], red())
     with zipfile.ZipFile(tmp_path / "a.docx") as members:
-        kept = {name: members.read(name) for name in members.namelist()}
+        parts = {name: members.read(name) for name in members.namelist()}
     with zipfile.ZipFile(tmp_path / "a.docx", "w", zipfile.ZIP_DEFLATED) as members:
-        for name, data in kept.items():
+        for name, data in parts.items():
             with members.open(name, "w") as file:
                 file.write(data)
                 if name.startswith("word/media/"):
@@ -274,8 +276,8 @@ def test_rows_that_a_sheet_cannot_have_are_left_out(ku, tmp_path):
     result = ku("graph", "import", tmp_path / "graph", "--json")
     assert result.code == 3
     assert any(
-        "Relations.xlsx has more than 1,048,576 rows or 16,777,216 cells" in one["reason"]
-        for one in result.json["quarantined"]
+        "Relations.xlsx has more than 1,048,576 rows or 16,777,216 cells" in item["reason"]
+        for item in result.json["quarantined"]
     )
     assert ku("graph", "paths", "Oslo", "Norway", "--json").code == 0
 
@@ -294,22 +296,22 @@ def test_a_graph_that_takes_too_much_memory_is_named(tmp_path):
 
 
 class Stop(Exception):
-    """Raised by a caller's progress."""
+    """Raised by the progress callback of a caller."""
 
 
 def test_an_exception_of_progress_ends_all_parsers_at_once(kb, tmp_path):
     for name in "abc":
         slow_pdf(tmp_path / f"{name}.pdf")
-    seen = []
+    running = []
 
     def progress(count):
-        seen.append(parsers())
+        running.append(parsers())
         raise Stop
 
     with pytest.raises(Stop):
         kb.ingest(tmp_path, progress=progress)
-    assert len(seen[0]) == min(3, os.cpu_count())
-    assert not seen[0] & parsers()
+    assert len(running[0]) == min(3, os.cpu_count())
+    assert not running[0] & parsers()
     for name in "abc":
         (tmp_path / f"{name}.pdf").write_text("no PDF")
     reasons = [item.reason for item in kb.ingest(tmp_path).quarantined]
@@ -350,7 +352,7 @@ def test_many_files_are_parsed_by_few_processes(tmp_path, monkeypatch, contents)
     monkeypatch.setattr(subprocess, "Popen", Counted)
     for number in range(60):
         (tmp_path / f"{number}.md").write_text(f"Text {number}.")
-    large = b"x" * (300 << 20)  # the memory of this process is none of the parser's
+    large = b"x" * (300 << 20)  # the parser does not count the memory of this process
     for _ in range(2):
         stored = contents(tmp_path, parse_seconds=57)
         assert sorted(stored.units) == sorted(map(str, range(60)))
@@ -359,7 +361,7 @@ def test_many_files_are_parsed_by_few_processes(tmp_path, monkeypatch, contents)
 
 
 def test_documents_with_long_paths_and_texts_are_requested_ahead(tmp_path):
-    """Requests and answers of more than a pipe holds: neither process waits for the other."""
+    """Requests and answers larger than a pipe: neither process waits for the other."""
     folder = tmp_path
     while len(os.fsencode(folder / ("ж" * 120) / ("ж" * 100))) < 4000:
         folder /= "ж" * 120
@@ -419,8 +421,10 @@ def test_the_parser_loads_no_index_and_no_model():
         f"ku_rag.ingest.readers.{name}" for name in ("parser_process", *modules)
     )
     code += "\nprint([m for m in ('faiss', 'torch', 'numpy', 'PIL') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "[]\n"
 
 
 # ---- whole limits ------------------------------------------------------------------------------
@@ -447,8 +451,8 @@ def test_the_default_limits_bound_the_memory_of_both_processes(tmp_path):
     slow_pdf(folder / "lines.pdf")
     (folder / "Bergen.md").write_text("A city in Norway.")
     command = [sys.executable, "-c", PEAKS, str(tmp_path / "kb"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    parent, child, left_out, added = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    parent, child, left_out, added = json.loads(process.stdout)
     assert (left_out, added) == (3, 1)
     assert child < 1_100 << 10
     assert parent < 200 << 10

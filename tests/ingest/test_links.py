@@ -1,4 +1,4 @@
-"""The inverted index follows from names and texts alone, whatever came first."""
+"""The inverted index depends on names and texts only, not on their order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ units = st.lists(
 def test_any_order_of_the_same_records_gives_the_same_links(units, seed):
     records = [Unit(name, id=f"u{n}", texts=(text,)) for n, (name, text) in enumerate(units)]
     shuffled = random.Random(seed).sample(records, len(records))
-    found = []
+    results = []
     for order in (records, shuffled):
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -58,9 +58,9 @@ def test_any_order_of_the_same_records_gives_the_same_links(units, seed):
         ):
             for unit in order:
                 kb.add(unit)
-            found.append(lists(kb))
+            results.append(lists(kb))
             assert kb.verify().problems == ()
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @given(units=units, text=texts, new=st.sampled_from(NAMES))

@@ -1,4 +1,4 @@
-"""Merging of two units that are the same thing."""
+"""Merging two units that are the same thing."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_unit_is_not_merged_with_itself_or_with_nothing(kb):
 
 
 def test_changes_from_before_a_merge_cannot_be_undone(kb):
-    """What was before them is without the texts of the other unit."""
+    """The state before them lacks the texts of the other unit."""
     kb.update("a", texts=["It is 312 m high."])
     kb.merge("a", "b", dry_run=True)
     assert len(kb.history("a")) == 1

@@ -189,12 +189,12 @@ def test_pictures_of_a_book_come_from_the_book_alone(kb, tmp_path):
     outside.write_bytes(picture_file())
     book(tmp_path / "a.epub")
     with zipfile.ZipFile(tmp_path / "a.epub") as members:
-        kept = {name: members.read(name) for name in members.namelist()}
+        parts = {name: members.read(name) for name in members.namelist()}
     addresses = (str(outside), f"../../../{outside}", "../../outside.png", "https://example.org/a")
     images = "".join(f'<img src="{address}"/>' for address in addresses)
-    kept["OPS/text/one.xhtml"] = f"<h1>The pier</h1>{images}".encode()
+    parts["OPS/text/one.xhtml"] = f"<h1>The pier</h1>{images}".encode()
     with zipfile.ZipFile(tmp_path / "a.epub", "w") as members:
-        for name, content in kept.items():
+        for name, content in parts.items():
             members.writestr(name, content)
     report = kb.ingest(tmp_path / "a.epub")
     assert (report.images_added, len(report.quarantined)) == (1, 4)

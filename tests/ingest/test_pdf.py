@@ -186,7 +186,7 @@ def test_chunks_of_other_files_have_no_page(tmp_path):
 
 
 def test_a_changed_file_is_shown_after_it_is_ingested_again(tmp_path, manual):
-    """Also if its text is the same, which leaves its chunks as they are."""
+    """Also if its text is the same, so that its chunks stay."""
     file = tmp_path / "#1 copy.PDF"
     file.write_bytes(manual.read_bytes())
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:

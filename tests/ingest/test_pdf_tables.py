@@ -1,4 +1,4 @@
-"""Tables of PDF files: rules in every style, cells of several lines, and what is no table."""
+"""Tables of PDF files: rules in every style, cells of several lines, and boxes without tables."""
 
 import pytest
 from reportlab.lib.colors import black, lightgrey, white

@@ -1,4 +1,4 @@
-"""Pictures that bear the names of records belong to their units."""
+"""Pictures with the names of records belong to their units."""
 
 import pytest
 from PIL import Image

@@ -1,4 +1,4 @@
-"""The pipeline: damaged pictures are written again; names are checked in every reader."""
+"""The pipeline: damaged pictures are rewritten; names are checked in every reader."""
 
 import gc
 from pathlib import Path
@@ -15,11 +15,11 @@ from tests.conftest import picture, write_records
 @pytest.mark.parametrize("harm", ["missing", "same size", "cut off"])
 @pytest.mark.parametrize("how", ["ingest", "add", "sync"])
 def test_a_damaged_stored_picture_is_written_again(harm, how, kb, tmp_path):
-    shown = picture(tmp_path / "things" / "Lamp" / "photo.png", 1)
+    photo = picture(tmp_path / "things" / "Lamp" / "photo.png", 1)
 
     def bring():
         if how == "add":
-            kb.add(Unit("Lamp", id="Lamp", images=[shown]))
+            kb.add(Unit("Lamp", id="Lamp", images=[photo]))
         else:
             (kb.ingest if how == "ingest" else kb.sync)(tmp_path / "things")
 
@@ -41,11 +41,11 @@ def test_a_damaged_stored_picture_is_written_again(harm, how, kb, tmp_path):
 
 
 def test_a_picture_is_repaired_under_the_name_that_it_is_stored_by(kb, tmp_path):
-    shown = picture(tmp_path / "photo.png", 1)
-    kb.add(Unit("Lamp", id="lamp", images=[shown]))
+    photo = picture(tmp_path / "photo.png", 1)
+    kb.add(Unit("Lamp", id="lamp", images=[photo]))
     (stored,) = (Path(image) for image in kb.show("lamp").images)
     stored.unlink()
-    kb.add(Unit("Light", id="light", images=[shown.rename(tmp_path / "photo.PNM")]))
+    kb.add(Unit("Light", id="light", images=[photo.rename(tmp_path / "photo.PNM")]))
     assert stored.is_file()
     assert kb.verify().problems == ()
 
@@ -73,7 +73,7 @@ def test_names_are_limited_and_keys_stand_once(kb, tmp_path):
     )
     report = kb.ingest(tmp_path / "u.jsonl")
     assert report.units_added == 1
-    assert all("stands more than once" in one.reason for one in report.quarantined)
+    assert all("stands more than once" in item.reason for item in report.quarantined)
     assert len(report.quarantined) == 2
 
 

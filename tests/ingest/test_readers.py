@@ -1,4 +1,4 @@
-"""The registry of readers, and the recipe of CONTRIBUTING.md for another one."""
+"""The registry of readers, and the recipe of CONTRIBUTING.md for a new one."""
 
 import os
 import re
@@ -38,7 +38,7 @@ with KnowledgeBase.open("kb", create=True) as kb:
 
 
 @pytest.mark.parametrize(
-    "function", sorted({*GRAPH_READERS.values(), *(one.function for one in READERS.values())})
+    "function", sorted({*GRAPH_READERS.values(), *(reader.function for reader in READERS.values())})
 )
 def test_every_reader_can_be_loaded(function):
     assert callable(load_reader(function))
@@ -61,7 +61,7 @@ def test_the_recipe_of_a_reader_takes_one_module_and_one_line(tmp_path):
     picture(guides / "lamp.png", 1)
     (guides / "house.adoc").write_text(TEXT)
     (guides / "empty.adoc").write_text("")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", INGEST],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -69,7 +69,7 @@ def test_the_recipe_of_a_reader_takes_one_module_and_one_line(tmp_path):
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "1 image::lamp.png[] The Aurora lamp was presented in 1964.",
         "0 == Details Cups are won.",
         "the file is empty or blank: write its text, or remove it",

@@ -1,4 +1,4 @@
-"""Parquet files of records and WebDataset shards: the units that the same JSON lines give."""
+"""Parquet files of records and WebDataset shards give the same units as JSON lines."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def write_tar(path: Path, members: dict[str, bytes], **fields) -> Path:
 
 
 def items(path: Path):
-    found = list(read(path))
-    left_out = [one for one in found if isinstance(one, Quarantined)]
-    return [one for one in found if not isinstance(one, Quarantined)], left_out
+    entries = list(read(path))
+    left_out = [entry for entry in entries if isinstance(entry, Quarantined)]
+    return [entry for entry in entries if not isinstance(entry, Quarantined)], left_out
 
 
 def test_a_parquet_file_gives_the_units_of_the_same_json_lines(tmp_path):
@@ -46,20 +46,21 @@ def test_a_parquet_file_gives_the_units_of_the_same_json_lines(tmp_path):
     pq.write_table(pa.Table.from_pylist(RECORDS), tmp_path / "units.parquet")
     write_records(tmp_path / "units.jsonl", RECORDS)
     (parquet, left_out), (lines, _) = (
-        items(tmp_path / f"units.{one}") for one in ("parquet", "jsonl")
+        items(tmp_path / f"units.{suffix}") for suffix in ("parquet", "jsonl")
     )
     assert left_out == []
-    assert [one.unit for one in parquet] == [one.unit for one in lines]
-    assert [one.sources[0].texts for one in parquet] == [one.sources[0].texts for one in lines]
+    assert [entry.unit for entry in parquet] == [entry.unit for entry in lines]
+    texts = [[entry.sources[0].texts for entry in entries] for entries in (parquet, lines)]
+    assert texts[0] == texts[1]
     assert parquet[0].sources[0].images == (tmp_path / "m.png",)
 
 
 def test_broken_rows_and_files_of_parquet_are_reported(tmp_path):
     rows = [{"name": "Kiwi", "text": "Green.\0"}, {"name": ""}, {"name": "Mango", "text": "Sweet."}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "units.parquet")
-    found, left_out = items(tmp_path / "units.parquet")
-    assert [one.unit.id for one in found] == ["Mango"]
-    assert [one.item.rpartition("/")[2] for one in left_out] == [
+    entries, left_out = items(tmp_path / "units.parquet")
+    assert [entry.unit.id for entry in entries] == ["Mango"]
+    assert [item.item.rpartition("/")[2] for item in left_out] == [
         "units.parquet:1",
         "units.parquet:2",
     ]
@@ -78,11 +79,11 @@ def test_broken_rows_and_files_of_parquet_are_reported(tmp_path):
 
 
 def test_a_webdataset_shard_gives_units_with_their_pictures(tmp_path):
-    shown = picture(tmp_path / "shown.png", 1).read_bytes()
+    photo = picture(tmp_path / "shown.png", 1).read_bytes()
     (tmp_path / "data").mkdir()
     mango = {"name": "Mango", "text": "Sweet.", "calories": 60}
     members = {
-        "./fruits/a.png": shown,
+        "./fruits/a.png": photo,
         "./fruits/a.json": json.dumps(mango).encode(),
         "b.txt": b"It is green.",
         "b.mp4": b"film",
@@ -91,11 +92,11 @@ def test_a_webdataset_shard_gives_units_with_their_pictures(tmp_path):
     write_tar(tmp_path / "data" / "000.tar", members)
     with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Hashed()) as kb:
         report = kb.ingest(tmp_path / "data")
-        assert [one.item for one in report.quarantined] == [f"{tmp_path}/data/000.tar/b.mp4"]
-        named = [(one.id, one.name) for one in kb.list()]
-        assert named == [("b", "b"), ("c", "c"), ("fruits/a", "Mango")]
+        assert [item.item for item in report.quarantined] == [f"{tmp_path}/data/000.tar/b.mp4"]
+        units = [(unit.id, unit.name) for unit in kb.list()]
+        assert units == [("b", "b"), ("c", "c"), ("fruits/a", "Mango")]
         assert kb.show("fruits/a").metadata == {"calories": 60}
-        assert Path(kb.show("fruits/a").images[0]).read_bytes() == shown
+        assert Path(kb.show("fruits/a").images[0]).read_bytes() == photo
         assert len(kb.show("c").images) == 1
         assert kb.ingest(tmp_path / "data").units_unchanged == 3
         assert kb.sync(tmp_path / "data").units_deleted == []
@@ -111,16 +112,16 @@ def test_names_of_members_lead_nowhere(tmp_path, name, monkeypatch):
     write_tar(tmp_path / "data" / "0.tar", {name: b"x", "b.txt": b"Green."})
     with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Hashed()) as kb:
         kb.ingest(tmp_path / "data")
-        assert all(not kb.show(one.id).images for one in kb.list())
+        assert all(not kb.show(unit.id).images for unit in kb.list())
     assert not (tmp_path / "ran").exists()
 
 
 def test_links_and_damaged_archives_are_reported(tmp_path):
     link = {"a.png": {"type": tarfile.SYMTYPE, "linkname": "/etc/hostname"}}
     path = write_tar(tmp_path / "0.tar", {"a.png": b"", "b.txt": b"Green.", "c.json": b"{"}, **link)
-    found, left_out = items(path)
-    assert [one.unit.id for one in found] == ["b"]
-    assert [one.item.rpartition("/")[2] for one in left_out] == ["a", "c"]
+    entries, left_out = items(path)
+    assert [entry.unit.id for entry in entries] == ["b"]
+    assert [item.item.rpartition("/")[2] for item in left_out] == ["a", "c"]
     content = path.read_bytes()
     for size in (len(content) - 10_240 + 600, 512 * 4, 100, 0):
         path.write_bytes(content[:size])

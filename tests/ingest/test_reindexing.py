@@ -1,4 +1,4 @@
-"""Bringing a base over to another encoder: complete, resumable, the old one serving until then."""
+"""Moving a base to another encoder: complete, resumable, and served by the old one meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 8
 
 
 class Small:
-    """An encoder of eight tokens a text and four numbers a vector, that counts what it encodes."""
+    """An encoder of eight tokens a text and four numbers a vector, which records its input."""
 
     dim, max_tokens, cross_modal, fingerprint = 4, LIMIT, False, "small:4"
 
@@ -45,8 +45,8 @@ class Small:
 
     def _vectors(self, contents):
         rows = [np.frombuffer(hashlib.sha256(c).digest()[:16], np.uint8) for c in contents]
-        found = np.array(rows, np.float32).reshape(len(contents), 16)[:, :4] + 1
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = np.array(rows, np.float32).reshape(len(contents), 16)[:, :4] + 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def fill(kb, folder, units=70):
@@ -66,9 +66,9 @@ def fill(kb, folder, units=70):
 def test_a_base_brought_over_is_what_a_new_one_would_be(tmp_path):
     with KnowledgeBase.open(tmp_path / "old", create=True) as kb:
         fill(kb, tmp_path / "data")
-        done = kb.reindex(Small()).to_dict()
-        assert (done["encoder"], done["images"]) == ("small:4", 70)
-        assert done["chunks"] == kb.stats().counts["chunks"] > 140
+        report = kb.reindex(Small()).to_dict()
+        assert (report["encoder"], report["images"]) == ("small:4", 70)
+        assert report["chunks"] == kb.stats().counts["chunks"] > 140
         assert kb.verify().problems == ()
         brought = lists(kb)
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Small()) as kb:
@@ -104,12 +104,12 @@ def test_a_run_that_was_stopped_goes_on_and_the_old_encoder_serves_meanwhile(tmp
         assert kb.search(text="Thing3").units[0].id == "u3"
         assert kb.verify().ok
         rest = Small()
-        done = kb.reindex(rest).to_dict()
+        report = kb.reindex(rest).to_dict()
         texts = {text for text in rest.encoded if isinstance(text, str)}
-        with KnowledgeBase.open(tmp_path / "all", create=True, encoder=every) as other:
-            other.ingest(tmp_path / "data" / "units.jsonl")
+        with KnowledgeBase.open(tmp_path / "all", create=True, encoder=every) as expected:
+            expected.ingest(tmp_path / "data" / "units.jsonl")
         assert 0 < len(texts) < sum(isinstance(text, str) for text in every.encoded)
-        assert done["images"] == 130
+        assert report["images"] == 130
         assert kb.verify().ok
 
 
@@ -182,17 +182,17 @@ def test_only_the_side_that_changes_is_encoded(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         fill(kb, tmp_path / "data", 5)
         small = Small()
-        done = kb.reindex(Paired(small, ku_rag.load_encoder("embedded"))).to_dict()
-        assert (done["images"], all(isinstance(one, str) for one in small.encoded)) == (0, True)
+        report = kb.reindex(Paired(small, ku_rag.load_encoder("embedded"))).to_dict()
+        assert (report["images"], all(isinstance(item, str) for item in small.encoded)) == (0, True)
         assert kb.verify().ok
         assert kb.query(tmp_path / "data" / "3.png", "What is its number?").units[0].id == "u3"
 
 
 def test_the_command_mends_a_base_of_another_version(tmp_path):
-    """The one that a base was made with may be gone for good; only its fingerprint is known."""
+    """The encoder of a base may no longer exist; only its fingerprint is known."""
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         fill(kb, tmp_path / "data", 5)
-        made = kb.encoder.fingerprint
+        fingerprint = kb.encoder.fingerprint
         with kb._database.change() as connection:
             connection.execute("UPDATE encoders SET fingerprint = 'embedded:0:512'")
             meta = kb._database.meta("encoder")
@@ -209,8 +209,8 @@ def test_the_command_mends_a_base_of_another_version(tmp_path):
     stats = ku("stats")
     assert stats.returncode == 4
     assert "ku reindex --encoder" in stats.stderr
-    done = ku("reindex", "--encoder", "embedded", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["encoder"] == made
+    process = ku("reindex", "--encoder", "embedded", "--json")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert json.loads(process.stdout)["encoder"] == fingerprint
     assert json.loads(ku("verify", "--json").stdout)["ok"]
     assert ku("stats").returncode == 0

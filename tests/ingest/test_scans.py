@@ -22,7 +22,7 @@ RIGHT = ("The valve opens at 7 bar", "and closes at 5 bar. Its", "spring is made
 
 
 def page(tilt=0.0):
-    """A page with a title and two columns, as a scanner sees it."""
+    """A page with a title and two columns, as scanned."""
     picture = Image.new("L", SIDES, 255)
     draw = ImageDraw.Draw(picture)
     draw.text((60, 80), "Maintenance", fill=0, font=ImageFont.load_default(64))
@@ -35,7 +35,7 @@ def page(tilt=0.0):
 
 
 def pdf(path, *pages):
-    """A PDF file: a text is a page with text, a picture one without, None an empty page."""
+    """A PDF file: a text gives a page with text, a picture one without, None an empty page."""
     canvas = Canvas(str(path), pagesize=SIDES)
     for content in pages:
         if isinstance(content, str):
@@ -132,7 +132,7 @@ class Reader:
 
 
 class Offline(Reader):
-    """A recogniser of a server that is not there."""
+    """A recogniser whose server is not reachable."""
 
     fingerprint = "offline:1"
 

@@ -1,4 +1,4 @@
-"""Reading folders: what is a unit, what is left out and why, always in the same order."""
+"""Reading folders: units, items that are left out and why, always in the same order."""
 
 import os
 from collections import Counter
@@ -21,9 +21,9 @@ GROCERY = Path(__file__).parents[2].parent / "shared" / "data" / "grocery"
 
 @pytest.fixture
 def folder(tmp_path):
-    made = (tmp_path / "knowledge").resolve()
-    made.mkdir()
-    return made
+    path = (tmp_path / "knowledge").resolve()
+    path.mkdir()
+    return path
 
 
 def picture(path):
@@ -277,9 +277,9 @@ def test_code_lists_rules_and_front_matter_hold_no_headings(folder):
         "# Oslo\n```python\n# no heading\n```\n~~~\n# none\n```\n~~~\n"
         "- item\n---\n| a | b |\n---\n    # indented\n#hashtag\n# Bergen\n````\n# open to the end\n"
     )
-    found = document(folder, text)
-    assert list(found) == ["Oslo", "Bergen"]
-    assert found["Bergen"] == [("#bergen", "````\n# open to the end\n")]
+    sections = document(folder, text)
+    assert list(sections) == ["Oslo", "Bergen"]
+    assert sections["Bergen"] == [("#bergen", "````\n# open to the end\n")]
 
 
 def test_a_heading_that_comes_again_is_more_about_the_same_unit(folder):
@@ -349,9 +349,9 @@ def test_documents_lose_nothing_but_headings(text):
         return
     parts = [part for record in items for source in record.sources for part in source.texts]
     assert all(part in text for part in parts)
-    kept = Counter("\n".join(parts).split())
-    lost = Counter(text.split()) - kept
-    assert kept - Counter(text.split()) == Counter()
+    remaining = Counter("\n".join(parts).split())
+    lost = Counter(text.split()) - remaining
+    assert remaining - Counter(text.split()) == Counter()
     assert set(lost) <= {"#", "##", "###", "A", "B", "a!", "Title", "=====", "Two", "---"}
     uris = [source.uri for record in items for source in record.sources]
     assert len(uris) == len(set(uris))

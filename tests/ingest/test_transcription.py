@@ -1,4 +1,4 @@
-"""Pages without text that a model transcribes, behind a server on this machine."""
+"""Pages without text that a model transcribes, through a server on this machine."""
 
 from __future__ import annotations
 

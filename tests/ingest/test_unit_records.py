@@ -1,4 +1,4 @@
-"""Unit records and tables: streamed, and broken ones left out by line."""
+"""Unit records and tables: they are streamed, and broken ones are left out by line."""
 
 import csv
 import io
@@ -21,10 +21,10 @@ from tests.conftest import write_records
 
 @pytest.fixture
 def folder(tmp_path):
-    made = (tmp_path / "knowledge").resolve()
-    made.mkdir()
-    Image.new("RGB", (2, 2)).save(made / "a.png")
-    return made
+    path = (tmp_path / "knowledge").resolve()
+    path.mkdir()
+    Image.new("RGB", (2, 2)).save(path / "a.png")
+    return path
 
 
 def read_lines(folder, *lines, name="units.jsonl"):
@@ -33,7 +33,7 @@ def read_lines(folder, *lines, name="units.jsonl"):
     return list(read(path))
 
 
-def one(folder, **fields):
+def read_record(folder, **fields):
     return read_lines(folder, json.dumps(fields) + "\n")
 
 
@@ -49,7 +49,7 @@ def problems(items):
 
 
 def test_a_full_record(folder):
-    (record,) = one(
+    (record,) = read_record(
         folder,
         id="oslo",
         name=" Oslo ",
@@ -88,7 +88,7 @@ def test_a_record_needs_only_a_name(folder):
         ["id", "kind", "aliases", "images", "text", "texts", "metadata", "relations", "match"]
     )
     for fields in ({}, everything):
-        assert one(folder, name="New  York", **fields) == [
+        assert read_record(folder, name="New  York", **fields) == [
             Record(Unit("New York", id="New York"), (Source(f"{folder}/units.jsonl#New York"),))
         ]
 
@@ -139,7 +139,7 @@ def test_a_pair_of_surrogates_is_a_character(folder):
 
 
 def test_a_broken_part_is_left_out_and_the_record_goes_on(folder):
-    items = one(
+    items = read_record(
         folder,
         name="Oslo",
         images=["../../etc/passwd", "/etc/passwd", "a.png", "no.png"],
@@ -182,7 +182,7 @@ def test_byte_order_marks_and_line_ends(folder):
 
 def test_long_lines_are_read_and_longer_ones_skipped_unheld(folder, monkeypatch):
     text = "x" * 5_000_000
-    (record,) = one(folder, name="Long", text=text)
+    (record,) = read_record(folder, name="Long", text=text)
     assert record.sources[0].texts == (text,)
     monkeypatch.setattr(reader, "MAX_LINE", 1 << 20)
     path = folder / "long.jsonl"

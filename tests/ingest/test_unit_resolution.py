@@ -1,4 +1,4 @@
-"""Which unit a new one joins depends on what is stored, not on how it came to be stored."""
+"""The unit that a new one joins depends on the stored content, not on its history."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def opened(folder: Path, encoder: Words | None = None) -> KnowledgeBase:
     return KnowledgeBase.open(folder, create=True, encoder=encoder or Words())
 
 
-def shown(root: Path, number: int) -> Path:
-    """A picture of 4 by 4 colours; numbers 0 and 1, 2 and 3 … differ by very little."""
+def draw_picture(root: Path, number: int) -> Path:
+    """A picture of 4 by 4 colours; numbers 0 and 1, 2 and 3 … differ very little."""
     path = root / f"{number}.png"
     if not path.exists():
         colours = np.random.default_rng(number // 2).integers(8, 248, (4, 4, 3), np.uint8)
@@ -68,13 +68,13 @@ def shown(root: Path, number: int) -> Path:
 
 
 def drawn(rng: random.Random, root: Path, name: str, identifier: str | None = None) -> Unit:
-    """A unit of contents that others have, too, or almost; a new one has a text or a picture."""
+    """A unit with contents equal or similar to those of others; a new one has a text or picture."""
     texts = [
         sentence(rng.randrange(2), rng.choice(["end", "stop", "point"]))
         for _ in range(rng.randint(1, 2) if identifier else rng.randrange(2))
     ]
     pictures = [rng.randrange(4) for _ in range(rng.randrange(2) if texts and identifier else 1)]
-    images = [shown(root, number) for number in pictures if identifier or not texts]
+    images = [draw_picture(root, number) for number in pictures if identifier or not texts]
     return Unit(name, identifier, texts=texts, images=images)
 
 
@@ -189,7 +189,7 @@ def test_a_name_of_two_units_is_reported(tmp_path):
 
 
 def test_the_threshold_exceeds_the_cosines_of_different_units(tmp_path):
-    # Texts of twelve words of which the last differs, one a unit: another one of them is as near.
+    # One text a unit, of twelve words, all different in the last: each is as close as the others.
     with opened(tmp_path / "kb") as kb:
         kb.add_many(
             Unit(f"Unit {n}", f"u{n}", texts=[sentence(n // 2, f"last{n}")]) for n in range(60)

@@ -1,4 +1,4 @@
-"""What `verify` finds, and what the store says when the disk or another process gets in the way."""
+"""Problems that `verify` reports, and errors of the disk and of other processes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def filled(kb, tmp_path):
         {"id": "c", "name": "Gamma"},
     ]  # fmt: skip
     kb.ingest(write_records(tmp_path / "u.jsonl", records))
-    assert found(kb) == []
+    assert problems_of(kb) == []
     return kb
 
 
-def found(kb):
+def problems_of(kb):
     report = verification.verify(
         kb._database, kb._layout, kb._session.encoding.rows, (kb._session.encoding.images,)
     )
@@ -104,20 +104,20 @@ def test_verify_finds_damage_and_always_ends_with_a_report(filled, damage):
     statement, expected = DAMAGE[damage]
     filled._database.connection.execute("PRAGMA foreign_keys = OFF")
     filled._database.connection.execute(statement)
-    assert [problem for problem in found(filled) if expected in problem]
+    assert [problem for problem in problems_of(filled) if expected in problem]
 
 
 def test_verify_finds_a_unit_that_is_not_what_its_sources_declare(filled):
     with filled._database.change() as connection:
         connection.execute("UPDATE units SET name = 'Alphabet' WHERE id = 'a'")
-    assert "unit 'a' is not what its sources declare" in found(filled)
+    assert "unit 'a' is not what its sources declare" in problems_of(filled)
 
 
 def test_verify_finds_a_chunk_that_went_without_a_trace(filled):
     with filled._database.change() as connection:
         content_rows.drop_chunks(connection, [1])
         connection.execute("UPDATE sources SET chunks = 1 WHERE row = 1")
-    (problem,) = found(filled)
+    (problem,) = problems_of(filled)
     assert problem.endswith("u.jsonl#a has 0 chunks, 1 were stored of it")
 
 
@@ -127,7 +127,7 @@ def test_verify_survives_a_file_that_is_cut(filled):
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2 // 8192 * 8192] + b"\xff" * (len(data) // 2))
     filled._database.connection.execute("PRAGMA shrink_memory")
-    assert found(filled)
+    assert problems_of(filled)
 
 
 def test_units_are_read_in_one_state_beside_a_writer(filled):
@@ -157,13 +157,13 @@ def test_compact_says_when_a_reader_holds_deleted_text_back(filled):
         reader.execute("END")
         kb.compact()
         assert path.with_name("ku.sqlite-wal").stat().st_size == 0
-    assert found(filled) == []
+    assert problems_of(filled) == []
 
 
 def test_another_writer_that_does_not_let_go_is_named_in_one_sentence(filled):
     with KnowledgeBase.open(filled.path, lock_wait_s=0.05) as kb:
-        with closing(connect(filled.path / "ku.sqlite")) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with closing(connect(filled.path / "ku.sqlite")) as writer:
+            writer.execute("BEGIN IMMEDIATE")
             with pytest.raises(Locked, match="did not release it") as raised:
                 kb.delete(["a"])
             assert raised.value.exit_code == 5
@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(filled, tmp_path):
     with pytest.raises(ReadOnly, match=r"is full.*committed before is safe.*make room"):
         filled.ingest(path)
     connection.execute("PRAGMA max_page_count = 1000000")
-    assert found(filled) == []
+    assert problems_of(filled) == []
     assert filled.ingest(path).units_added == 20
 
 
@@ -205,20 +205,20 @@ def test_a_damaged_file_is_one_sentence(filled):
 
 def test_two_makers_of_one_base_both_get_it(tmp_path):
     start = threading.Barrier(4)
-    made = []
+    bases = []
 
     def make():
         start.wait()
-        made.append(KnowledgeBase.open(tmp_path / "kb", create=True))
+        bases.append(KnowledgeBase.open(tmp_path / "kb", create=True))
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(one.verify().ok for one in made)
-    for one in made:
-        one.close()
+    assert all(kb.verify().ok for kb in bases)
+    for kb in bases:
+        kb.close()
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -1,4 +1,4 @@
-"""A base that is kept in step with a folder."""
+"""A base that follows the changes of a folder."""
 
 import os
 import shutil
@@ -23,26 +23,26 @@ def test_changes_of_a_folder_are_synced(tmp_path):
     limit = Timer(60, stop.set)
     limit.start()
     with KnowledgeBase.open(folder / "kb", create=True) as kb:
-        seen = kb.watch(folder, stop=stop)
-        first = next(seen)
+        updates = kb.watch(folder, stop=stop)
+        first = next(updates)
         assert (first.files, first.report.units_added) == ((), 1)
         (folder / "cup.md").write_text("The cup is red.")
-        second = next(seen)
+        second = next(updates)
         assert second.files == (f"added {folder / 'cup.md'}",)
         assert second.report.units_added == 1
         shutil.move(folder / "cup.md", folder / "mug.md")
-        third = next(seen)
+        third = next(updates)
         assert [line.split()[0] for line in third.files] == ["added", "deleted"]
         assert third.report.units_deleted == ["cup"]
         assert [unit.id for unit in kb.list()] == ["lamp", "mug"]
         (folder / "lamp.md").unlink()
         (folder / "mug.md").unlink()
         (folder / "other.md").write_text("Something else.")
-        fourth = next(seen)
+        fourth = next(updates)
         assert "--yes" in fourth.refused
         assert [unit.id for unit in kb.list()] == ["lamp", "mug"]
         stop.set()
-        assert list(seen) == []
+        assert list(updates) == []
     limit.cancel()
 
 
@@ -66,12 +66,12 @@ def test_a_sync_waits_until_another_process_has_written(tmp_path):
     (folder / "lamp.md").write_text("The lamp is green.")
     with (
         KnowledgeBase.open(tmp_path / "kb", create=True, lock_wait_s=0.1) as kb,
-        KnowledgeBase.open(tmp_path / "kb") as other,
+        KnowledgeBase.open(tmp_path / "kb") as writer,
         ThreadPoolExecutor(1) as pool,
     ):
         changes = kb.watch(folder)
         next(changes)
-        with other.transaction():
+        with writer.transaction():
             (folder / "cup.md").write_text("The cup is red.")
             change = pool.submit(next, changes)
             time.sleep(2)
