@@ -20,20 +20,20 @@ from ku_rag.serve.app import create_app
 
 
 def application(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any) -> FastAPI:
-    """The application of a server of one base, or of several by name; `clock` tells its time."""
+    """The application of a server of one base, or of several by name; `clock` returns its time."""
     bases = bases if isinstance(bases, dict) else {"default": bases}
     clock = settings.pop("clock", time.time)
     return create_app(bases, ServerSettings(**settings), clock=clock)
 
 
 def serving(bases: KnowledgeBase | dict[str, KnowledgeBase], **settings: Any) -> TestClient:
-    """A client of that server."""
+    """A client of such a server."""
     return TestClient(application(bases, **settings), base_url="http://localhost")
 
 
 @contextmanager
 def listening(app: FastAPI) -> Iterator[str]:
-    """The address of a server of an application that listens."""
+    """Run a server of an application, and yield its address."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -53,14 +53,14 @@ def data_uri(file: Path) -> str:
 
 @pytest.fixture
 def served(fruit_base: Path) -> Iterator[KnowledgeBase]:
-    """The base of fruits, open."""
+    """The fruit base, open."""
     with KnowledgeBase.open(fruit_base.with_name("kb"), lock_wait_s=0.5) as base:
         yield base
 
 
 @pytest.fixture
 def client(served: KnowledgeBase) -> Iterator[TestClient]:
-    """A client of a server of the base of fruits, which everyone may ask."""
+    """A client of a server of the fruit base without keys."""
     with serving(served) as client:
         yield client
 

@@ -1,8 +1,8 @@
-"""Starts servers quickly: a process imports everything once and forks one process a server.
+"""Starts servers quickly: a process imports everything once and forks one process for each server.
 
-Each line of standard input is a JSON object: "arguments" of `ku` and variables of its
-"environment", and the reply is the number of a new process; or a "process" and a "signal" that
-ends it, and the reply is its exit code.
+Each line of standard input is a JSON object. "arguments" of `ku` and variables of its "environment"
+start a process, and the reply is its number; a "process" and a "signal" end it, and the reply is
+its exit code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Servers:
     """Servers that are killed.
 
     Args:
-        log: the file of what they print.
+        log: the file for their output.
     """
 
     def __init__(self, log: Path) -> None:
@@ -67,7 +67,7 @@ class Servers:
         raise AssertionError("the server does not answer")
 
     def end(self, process: int, how: signal.Signals) -> int:
-        """End a server by a signal, and in the end kill it; return its exit code."""
+        """End a server by a signal, or kill it after 30 seconds; return its exit code."""
         return self._ask({"process": process, "signal": how})
 
     def _ask(self, command: dict[str, object]) -> int:
@@ -82,7 +82,7 @@ def _serve(arguments: list[str], environment: dict[str, str]) -> int:
         return process
     status = 1
     os.environ.update(environment)
-    tempfile.gettempdir()  # Python writes a file there to try the folder, which a kill would leave
+    tempfile.gettempdir()  # Python tests the folder with a file, which a kill would leave
     try:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)

@@ -22,10 +22,10 @@ def bearer(key):
 
 def test_a_key_is_needed(guarded):
     for headers in ({}, bearer("wrong"), bearer(""), {"Authorization": "Basic d3JpdGVy"}):
-        found = guarded.post("/v1/search", json=ASKED, headers=headers)
-        assert found.status_code == 401
-        assert found.headers["www-authenticate"] == "Bearer"
-        assert "writer" not in found.text
+        response = guarded.post("/v1/search", json=ASKED, headers=headers)
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert "writer" not in response.text
     for path in ("/metrics", "/readyz", "/openapi.json", "/v1/units", "/nothing"):
         assert guarded.get(path).status_code == 401
     assert guarded.get("/healthz").json() == {"status": "ok"}
@@ -33,8 +33,8 @@ def test_a_key_is_needed(guarded):
 
 @pytest.mark.parametrize("key", ["writer", "reader"])
 def test_a_key_may_come_in_a_cookie(guarded, key):
-    asked = {"json": ASKED, "headers": {"Cookie": f"ku_key={key}"}}
-    assert guarded.post("/v1/search", **asked).status_code == 200
+    options = {"json": ASKED, "headers": {"Cookie": f"ku_key={key}"}}
+    assert guarded.post("/v1/search", **options).status_code == 200
 
 
 def test_wrong_keys_are_answered_later_and_later():
@@ -42,7 +42,7 @@ def test_wrong_keys_are_answered_later_and_later():
     delays = [keys.delay("10.0.0.1", 0.0) for _ in range(13)]
     assert delays == [0, 0, 0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2, 2]
     assert keys.delay("10.0.0.2", 0.0) == 0
-    # One of them is forgotten in ten seconds.
+    # Each is forgotten after ten seconds.
     assert keys.delay("10.0.0.1", 100.0) == 0.25
     assert keys.delay("10.0.0.1", 1000.0) == 0
 
@@ -53,12 +53,12 @@ def test_wrong_keys_of_many_addresses_are_slowed_together():
     assert set(delays[:60]) == {0}
     assert delays[69] == 0.125
     assert set(delays[300:]) == {2}
-    # The first addresses are forgotten, and the last are not.
+    # The first addresses are forgotten, the last are not.
     assert [keys.delay("10.0.0.1", 10_000.0), keys.delay("10.1.1.1", 10_000.0)] == [0, 0]
 
 
 def test_wrong_keys_lock_no_right_key_out(served):
-    """64 wrong keys wait at most; all come from the address of the right one."""
+    """At most 64 wrong keys wait; all come from the address of the right one."""
     app = application(served, keys=["right"])
 
     async def ask():
@@ -72,9 +72,9 @@ def test_wrong_keys_lock_no_right_key_out(served):
                 (await client.get("/v1/models", headers=bearer("right"))).status_code
                 for _ in range(20)
             ]
-            waiting = not all(one.done() for one in wrong)
+            waiting = not all(task.done() for task in wrong)
             missing = (await client.get("/v1/models")).status_code
-            refused = Counter([one.status_code for one in await asyncio.gather(*wrong)])
+            refused = Counter([response.status_code for response in await asyncio.gather(*wrong)])
             return refused, right, waiting, missing
 
     refused, right, waiting, missing = asyncio.run(ask())
@@ -94,7 +94,7 @@ def test_a_key_that_no_header_can_carry_is_refused_at_the_start(served, key):
 def test_a_read_only_key_reads_and_does_not_write(guarded):
     assert guarded.post("/v1/search", json=ASKED, headers=bearer("reader")).status_code == 200
     unit = {"json": {"name": "Lamp"}}
-    for asked in (
+    for response in (
         guarded.post("/v1/units", headers=bearer("reader"), **unit),
         guarded.put("/v1/units/Mango", headers=bearer("reader"), **unit),
         guarded.patch("/v1/units/Mango", headers=bearer("reader"), **unit),
@@ -102,7 +102,7 @@ def test_a_read_only_key_reads_and_does_not_write(guarded):
         guarded.post("/v1/ingest", headers=bearer("reader"), files={"files": ("a.txt", b"a")}),
         guarded.delete("/v1/jobs/1", headers=bearer("reader")),
     ):
-        assert (asked.status_code, asked.json()["code"]) == (403, "ReadOnly")
+        assert (response.status_code, response.json()["code"]) == (403, "ReadOnly")
     assert guarded.post("/v1/units", headers=bearer("writer"), **unit).status_code == 201
 
 
@@ -185,8 +185,8 @@ def test_pages_of_other_sites_change_nothing(client, headers):
 def test_the_own_page_may_write(client, host, page):
     headers = {"Host": host, "Origin": page, "Sec-Fetch-Site": "same-origin"}
     assert client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers).is_success
-    other = headers | {"Host": "localhost:8000"}
-    assert client.patch("/v1/units/Mango", json={}, headers=other).status_code == 403
+    foreign = headers | {"Host": "localhost:8000"}
+    assert client.patch("/v1/units/Mango", json={}, headers=foreign).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_behind_a_proxy_the_page_is_at_the_address_that_the_proxy_states(served,
     app = ProxyHeadersMiddleware(app, "testclient")  # as `ku serve` runs it
     with TestClient(app, base_url="http://kb.example:8443", root_path="/ku") as client:
         headers = {"Origin": "https://kb.example:8443", **proxy}
-        asked = client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers)
-    assert asked.status_code == status
+        response = client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers)
+    assert response.status_code == status
 
 
 def test_every_response_has_the_headers_of_a_page(client):
@@ -214,10 +214,10 @@ def test_metrics_count_by_route(client):
     client.get("/v1/units/Mango")
     client.get("/v1/units/Kiwi")
     client.get("/some/unknown/path")
-    found = client.get("/metrics").text
+    text = client.get("/metrics").text
     line = 'ku_http_request_seconds_count{route="/v1/units/{unit_id:path}",status="200"} 2.0'
-    assert line in found
-    assert "unknown" not in found
+    assert line in text
+    assert "unknown" not in text
 
 
 def test_behind_a_proxy_addresses_have_the_prefix(served):
@@ -231,13 +231,13 @@ def test_behind_a_proxy_addresses_have_the_prefix(served):
 
 def test_bases_are_named_by_a_parameter(served, tmp_path):
     with (
-        type(served).open(tmp_path / "other", create=True) as other,
-        serving({"one": served, "two": other}) as client,
+        type(served).open(tmp_path / "other", create=True) as second,
+        serving({"one": served, "two": second}) as client,
     ):
         client.put("/v1/units/Lamp?kb=two", json={"name": "Lamp", "texts": ["It is red."]})
         assert client.get("/v1/units/Lamp").status_code == 404
         assert client.get("/v1/units/Lamp?kb=two").status_code == 200
         assert client.get("/v1/units?kb=three").status_code == 404
-        asked = {"model": "two", "messages": [{"role": "user", "content": "What is red?"}]}
-        found = client.post("/v1/chat/completions", json=asked).json()
-        assert "It is red." in found["ku"]["chunks"][0]["text"]
+        body = {"model": "two", "messages": [{"role": "user", "content": "What is red?"}]}
+        reply = client.post("/v1/chat/completions", json=body).json()
+        assert "It is red." in reply["ku"]["chunks"][0]["text"]

@@ -14,7 +14,7 @@ BROWSER = {"Accept": "text/html"}
 
 
 def ask(client, question=QUESTION, **more):
-    """Ask by the form; the page after the redirect."""
+    """Submit the form; the page after the redirect."""
     return client.post("/", files={"question": (None, question), **more})
 
 
@@ -86,21 +86,21 @@ def test_feedback_by_a_form_and_by_the_api(client, served):
 
 def test_who_may_not_write_stores_nothing(served, guarded):
     guarded.headers["Authorization"] = "Bearer writer"
-    kept = ask(guarded).url.path
+    address = ask(guarded).url.path
     guarded.headers["Authorization"] = "Bearer reader"
     page = ask(guarded)
     assert page.url.path == "/"
     assert "Is this answer right?" not in page.text
     assert "Link to this answer" in page.text  # asks again
-    assert "<h2>Peru</h2>" in guarded.get(kept).text
-    assert guarded.post(f"/v1{kept}", json={"verdict": "right"}).status_code == 403
-    assert guarded.delete(f"/v1{kept}").status_code == 403
+    assert "<h2>Peru</h2>" in guarded.get(address).text
+    assert guarded.post(f"/v1{address}", json={"verdict": "right"}).status_code == 403
+    assert guarded.delete(f"/v1{address}").status_code == 403
     with (
         KnowledgeBase.open(served.path, read_only=True) as base,
         serving(base, read_only=True) as client,
     ):
         assert ask(client).url.path == "/"
-        assert "<h2>Peru</h2>" in client.get(kept).text
+        assert "<h2>Peru</h2>" in client.get(address).text
     assert len(served.answers.list()) == 1
 
 

@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def clock():
-    """The time, in a list."""
+    """The current time, in a list."""
     return [1_000_000.0]
 
 
@@ -34,7 +34,7 @@ def create(path):
 
 @pytest.fixture
 def server(folder, clock):
-    """A client of a server with one base, which the key "manager" may do everything with."""
+    """A client of a server with one base; its key "manager" has all permissions."""
     with create(folder / "tools") as tools:
         tools.add(Unit("Hammer"))
         app = create_app(
@@ -49,7 +49,7 @@ def server(folder, clock):
 
 
 def create_key(server, **fields):
-    """Create a key, and return the header that sends it."""
+    """Create a key, and return the header with it."""
     created = server.post("/v1/keys", json=fields)
     assert created.status_code == 201
     return {"Authorization": f"Bearer {created.json()['secret']}"}
@@ -85,7 +85,7 @@ def test_a_base_that_cannot_be_deleted_is_served_again(server, folder):
     (folder / ".deleted-plants").touch()
     assert server.delete("/v1/bases/plants").status_code == 403
     assert server.get("/v1/stats?kb=plants").json()["counts"]["units"] == 1
-    (folder / "plants").rename(folder / "moved")  # by somebody else
+    (folder / "plants").rename(folder / "moved")  # by another process
     assert server.patch("/v1/bases/plants", json={"name": "flowers"}).status_code == 503
     assert not (folder / "plants").exists()
 
@@ -106,12 +106,12 @@ def test_a_key_of_a_base_whose_deletion_was_interrupted_opens_no_new_base(server
     server.post("/v1/bases", json={"name": "plants"})
     key = create_key(server, name="Office", bases=["plants"])
     keys = (folder / "keys.sqlite").read_bytes(), (folder / "keys.sqlite-wal").read_bytes()
-    other = folder.with_name("restarted")
-    with create(other / "tools") as kb:
-        (other / "keys.sqlite").write_bytes(keys[0])
-        (other / "keys.sqlite-wal").write_bytes(keys[1])
+    restarted = folder.with_name("restarted")
+    with create(restarted / "tools") as kb:
+        (restarted / "keys.sqlite").write_bytes(keys[0])
+        (restarted / "keys.sqlite-wal").write_bytes(keys[1])
         app = create_app(
-            {"tools": kb}, ServerSettings(keys=["manager"]), folder=other, open_base=create
+            {"tools": kb}, ServerSettings(keys=["manager"]), folder=restarted, open_base=create
         )
         with TestClient(app, base_url="http://localhost", headers=MANAGER) as client:
             assert client.post("/v1/bases", json={"name": "plants"}).status_code == 201
@@ -134,7 +134,7 @@ def test_a_base_is_renamed_when_its_calls_have_ended(folder):
             ThreadPoolExecutor(2) as threads,
         ):
             question = {"question": "Which colour is the hammer?"}
-            asked = threads.submit(server.post, "/v1/query", json=question)
+            query = threads.submit(server.post, "/v1/query", json=question)
             assert is_asked.wait(20)
             renamed = threads.submit(server.patch, "/v1/bases/tools", json={"name": "saws"})
             while server.get("/v1/stats?kb=tools").status_code == 200:
@@ -143,7 +143,7 @@ def test_a_base_is_renamed_when_its_calls_have_ended(folder):
             assert server.post("/v1/ingest?kb=tools", files=upload).status_code == 404
             assert (folder / "tools").exists()
             may_reply.set()
-            assert asked.result().json()["code"] == "ModelFailed"
+            assert query.result().json()["code"] == "ModelFailed"
             assert renamed.result().status_code == 200
             assert server.get("/v1/stats?kb=saws").status_code == 200
 
@@ -220,9 +220,9 @@ def test_a_key_expires_and_is_revoked(server, clock):
     assert listed["used"] == clock[0]
     clock[0] += 0.2 * 86_400
     assert server.get("/v1/units", headers=key).status_code == 401
-    other = create_key(server, name="Other/2", role="read")
+    second_key = create_key(server, name="Other/2", role="read")
     assert server.delete("/v1/keys/Other%2F2").status_code == 200
-    assert server.get("/v1/units", headers=other).status_code == 401
+    assert server.get("/v1/units", headers=second_key).status_code == 401
     assert server.delete("/v1/keys/Other%2F2").status_code == 404
 
 

@@ -16,31 +16,31 @@ def conversation(*content):
 
 
 @pytest.fixture
-def shown(fruit_base):
+def photo(fruit_base):
     return {"type": "image_url", "image_url": {"url": data_uri(fruit_base / "Mango/photo.png")}}
 
 
-def test_a_picture_and_a_question_are_answered_with_evidence(client, shown):
-    asked = conversation(shown, {"type": "text", "text": QUESTION}) | {"temperature": 0.2, "n": 1}
-    found = client.post("/v1/chat/completions", json=asked).json()
-    assert found["choices"][0]["message"] == {"role": "assistant", "content": "Peru"}
-    assert found["ku"]["citations"]
-    assert found["ku"]["region"]["box"]
+def test_a_picture_and_a_question_are_answered_with_evidence(client, photo):
+    body = conversation(photo, {"type": "text", "text": QUESTION}) | {"temperature": 0.2, "n": 1}
+    reply = client.post("/v1/chat/completions", json=body).json()
+    assert reply["choices"][0]["message"] == {"role": "assistant", "content": "Peru"}
+    assert reply["ku"]["citations"]
+    assert reply["ku"]["region"]["box"]
 
 
-def test_a_later_question_is_about_the_same_picture(client, shown):
-    asked = conversation(shown, {"type": "text", "text": "What is this?"})
-    asked["messages"] += [
+def test_a_later_question_is_about_the_same_picture(client, photo):
+    body = conversation(photo, {"type": "text", "text": "What is this?"})
+    body["messages"] += [
         {"role": "assistant", "content": "A fruit."},
         {"role": "user", "content": QUESTION},
     ]
-    found = client.post("/v1/chat/completions", json=asked).json()
-    assert found["choices"][0]["message"]["content"] == "Peru"
+    reply = client.post("/v1/chat/completions", json=body).json()
+    assert reply["choices"][0]["message"]["content"] == "Peru"
 
 
-def test_the_stream_ends_with_the_evidence(client, shown):
-    asked = conversation(shown, {"type": "text", "text": QUESTION}) | {"stream": True}
-    lines = client.post("/v1/chat/completions", json=asked).text.strip().split("\n\n")
+def test_the_stream_ends_with_the_evidence(client, photo):
+    body = conversation(photo, {"type": "text", "text": QUESTION}) | {"stream": True}
+    lines = client.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
     *chunks, end = [line.removeprefix("data: ") for line in lines]
     first, last = map(json.loads, chunks)
     assert end == "[DONE]"
@@ -50,35 +50,35 @@ def test_the_stream_ends_with_the_evidence(client, shown):
 
 
 def test_what_is_not_known_is_said(client):
-    asked = conversation({"type": "text", "text": "How tall is the Eiffel Tower?"})
-    found = client.post("/v1/chat/completions", json=asked).json()
-    assert "No answer was found in the knowledge base" in found["choices"][0]["message"]["content"]
+    body = conversation({"type": "text", "text": "How tall is the Eiffel Tower?"})
+    reply = client.post("/v1/chat/completions", json=body).json()
+    assert "No answer was found in the knowledge base" in reply["choices"][0]["message"]["content"]
 
 
 @pytest.mark.parametrize(
     "url", ["http://169.254.169.254/a.png", "file:///etc/passwd", "/etc/passwd", "data:,x", ""]
 )
 def test_no_address_is_fetched(client, url):
-    shown = {"type": "image_url", "image_url": {"url": url}}
-    asked = conversation(shown, {"type": "text", "text": QUESTION})
-    found = client.post("/v1/chat/completions", json=asked)
-    assert (found.status_code, found.json()["code"]) == (422, "BadInput")
+    photo = {"type": "image_url", "image_url": {"url": url}}
+    body = conversation(photo, {"type": "text", "text": QUESTION})
+    response = client.post("/v1/chat/completions", json=body)
+    assert (response.status_code, response.json()["code"]) == (422, "BadInput")
 
 
-def test_the_client_of_openai(client, served, shown, fruit_base):
+def test_the_client_of_openai(client, served, photo, fruit_base):
     openai = pytest.importorskip("openai")
     api = openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=client)
     assert [model.id for model in api.models.list()] == ["default"]
-    asked = conversation(shown, {"type": "text", "text": QUESTION})
-    found = api.chat.completions.create(**asked)
-    assert found.choices[0].message.content == "Peru"
-    assert found.ku["citations"]
-    parts = [*api.chat.completions.create(**asked, stream=True)]
-    assert "".join(one.choices[0].delta.content or "" for one in parts) == "Peru"
+    body = conversation(photo, {"type": "text", "text": QUESTION})
+    completion = api.chat.completions.create(**body)
+    assert completion.choices[0].message.content == "Peru"
+    assert completion.ku["citations"]
+    parts = [*api.chat.completions.create(**body, stream=True)]
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == "Peru"
     with pytest.raises(openai.NotFoundError):
-        api.chat.completions.create(**asked | {"model": "gpt"})
+        api.chat.completions.create(**body | {"model": "gpt"})
     texts = ["stone bridge", "a lamp"]
-    reply = api.embeddings.create(model="default", input=[*texts, shown["image_url"]["url"]])
+    reply = api.embeddings.create(model="default", input=[*texts, photo["image_url"]["url"]])
     vectors = [item.embedding for item in reply.data]
     assert (reply.model, [item.index for item in reply.data]) == ("default", [0, 1, 2])
     assert np.array_equal(vectors[:2], served.encoder.encode_texts(texts))

@@ -1,4 +1,4 @@
-"""What a server has accepted is kept, whenever and however it ends."""
+"""A server keeps what it has accepted, whenever and however it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def servers(tmp_path_factory):
 
 
 def wait_for(port, location, *states):
-    """The job, when it is in one of these states."""
+    """Wait until the job is in one of these states, and return it."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         job = httpx.get(f"http://127.0.0.1:{port}{location}").json()
@@ -58,7 +58,7 @@ def wait_for(port, location, *states):
 
 
 def folders_of_jobs(base):
-    """The folders of jobs that wait, or that left a file out and can be run again."""
+    """The folders of jobs that wait, or that left a file out and can be retried."""
     with closing(apsw.Connection(str(base / "uploads" / "jobs.sqlite"))) as connection:
         rows = connection.execute("SELECT folder, results FROM jobs").fetchall()
     reports = {folder: json.loads(results).get("report") for folder, results in rows}
@@ -66,11 +66,11 @@ def folders_of_jobs(base):
 
 
 class Clients:
-    """Clients that upload files and add units until the server is gone.
+    """Clients that upload files and add units until the server ends.
 
     Attributes:
         accepted: names of the units of accepted uploads, by the address of the job.
-        added: ids of the units that were added.
+        added: ids of the added units.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -94,7 +94,7 @@ class Clients:
                     return
 
     def wait(self, count: int) -> None:
-        """Wait until so many uploads are accepted."""
+        """Wait until `count` uploads are accepted."""
         deadline = time.monotonic() + 300
         while len(self.accepted) < count and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -148,14 +148,14 @@ def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_pat
     assert all(job["error"]["detail"] for job in jobs.values() if job["state"] != "done")
     with KnowledgeBase.open(base, read_only=True) as kb:
         stored = {unit.id for unit in kb.list(limit=1_000_000)}
-        done = [name for at, name in clients.accepted.items() if jobs[at]["state"] == "done"]
-        assert {*done, *clients.added} <= stored
-        for name in done:
+        ingested = [name for at, name in clients.accepted.items() if jobs[at]["state"] == "done"]
+        assert {*ingested, *clients.added} <= stored
+        for name in ingested:
             assert kb.show(name).texts == (f"{name} is stored.\n",)
         assert kb.verify().problems == ()
-    left = {path.name for path in (base / "uploads").iterdir()}
-    left -= {"jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm", "jobs.lock"}
-    assert left == folders_of_jobs(base)
+    files = {path.name for path in (base / "uploads").iterdir()}
+    files -= {"jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm", "jobs.lock"}
+    assert files == folders_of_jobs(base)
     assert [*temporary.rglob("*")] == []
 
 
@@ -186,7 +186,7 @@ def test_sigterm_interrupts_an_ingest_that_the_next_server_continues(servers, ba
 def test_sigterm_waits_for_no_thread_of_an_ingest(servers, base):
     """The ingest waits up to a minute for the writer lock, and cannot be interrupted meanwhile."""
     ended = (0, -signal.SIGTERM)
-    with KnowledgeBase.open(base) as other, other.transaction():
+    with KnowledgeBase.open(base) as writer, writer.transaction():
         process, port = servers.start(base, KU_LOCK_WAIT_S="60")
         location = upload(port, ("Pear/about.txt", b"Pears are green."))
         wait_for(port, location, "running")
@@ -199,7 +199,7 @@ def test_sigterm_waits_for_no_thread_of_an_ingest(servers, base):
 
 
 def test_an_ingest_that_ends_the_server_each_time_fails(servers, base):
-    with KnowledgeBase.open(base) as other, other.transaction():
+    with KnowledgeBase.open(base) as writer, writer.transaction():
         for number in range(5):
             process, port = servers.start(base)
             if number == 0:

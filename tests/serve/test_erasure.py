@@ -26,7 +26,7 @@ REPLY = {"answer": WORD, "reason": SENTENCE, "citations": ["E1"], "changed": Tru
 
 
 class Marks:
-    """Reads a picture with magenta in it as the word."""
+    """Reads the word in every picture with magenta in it."""
 
     fingerprint = "marks:1"
 
@@ -36,7 +36,7 @@ class Marks:
 
 
 def files_with(folder: Path, *needles: bytes) -> set[str]:
-    """The files below a folder that contain one of some bytes, in any case."""
+    """The files in a folder that contain any of the byte strings, in any case."""
     return {
         path.relative_to(folder).parts[0]
         for path in folder.rglob("*")
@@ -59,7 +59,7 @@ def write_files(folder: Path) -> Path:
 
 
 def use_everything(client, kb: KnowledgeBase, files: Path) -> None:
-    """Store the sentence and the picture wherever they can be stored."""
+    """Store the sentence and the picture in every way."""
     upload = [
         ("files", (f"Lantern/{path.name}", path.read_bytes()))
         for path in sorted(files.iterdir())
@@ -112,13 +112,13 @@ def test_what_was_deleted_is_in_no_file(tmp_path, monkeypatch):
     with KnowledgeBase.open(kb_folder, create=True, recogniser="marks") as kb:
         kb.add(Unit("Kiwi", id="kiwi", texts=["The Kiwi grows in Italy."]))
         with serving(kb) as client:
-            kept = client.post("/", files={"question": (None, "Where does the Kiwi grow?")})
+            response = client.post("/", files={"question": (None, "Where does the Kiwi grow?")})
             use_everything(client, kb, files)
             with (
                 serving_model(by=lambda _: says(json.dumps(REPLY))) as endpoint,
-                KnowledgeBase.open(kb_folder, mllm="m-1", mllm_url=endpoint.url) as asked,
+                KnowledgeBase.open(kb_folder, mllm="m-1", mllm_url=endpoint.url) as second,
             ):
-                asked.answers.add(asked.query(None, "Where was the Lantern forged?"))
+                second.answers.add(second.query(None, "Where was the Lantern forged?"))
             stores = {"ku.sqlite-wal", "answers.sqlite-wal", "images"}
             assert stores <= files_with(kb_folder, *needles)
             assert files_with(caches, *needles) == {"replies"}
@@ -129,6 +129,6 @@ def test_what_was_deleted_is_in_no_file(tmp_path, monkeypatch):
             assert files_with(kb_folder, *needles) == set()
             assert files_with(caches, *needles) == set()
             [stored] = kb.answers.list()
-            assert kept.url.path == f"/answers/{stored.id}"
+            assert response.url.path == f"/answers/{stored.id}"
             assert b"\xff\xd8\xff" not in (kb_folder / "answers.sqlite").read_bytes()
     assert files_with(kb_folder, *needles) == set()

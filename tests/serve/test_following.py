@@ -1,4 +1,4 @@
-"""A server that only reads follows the base of which it serves a copy."""
+"""A read-only server follows the base of which it serves a copy."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ def test_a_read_only_server_answers_from_what_was_applied(fruit_base, tmp_path, 
                         applying.apply_increments(increments)
                     assert str(1901 + number) in answer("When was the Long Pier built?")
                     (image,) = base.show(f"pier {number}").images
-                    shown = send(port, request("GET", f"/v1/images/{base.picture_hash(image)}"))
-                    assert shown == (200, file.read_bytes())
+                    response = send(port, request("GET", f"/v1/images/{base.picture_hash(image)}"))
+                    assert response == (200, file.read_bytes())
                     gone = send(port, request("GET", f"/v1/units/pier%20{number - 1}"))
                     assert gone[0] == 404
-                    wanted, deadline = statuses[200] + 7, time.monotonic() + 30
-                    while statuses[200] < wanted and time.monotonic() < deadline:
-                        time.sleep(0.01)  # others read each state
+                    goal, deadline = statuses[200] + 7, time.monotonic() + 30
+                    while statuses[200] < goal and time.monotonic() < deadline:
+                        time.sleep(0.01)  # the threads read each state
                 ended.set()
-                for one in asking:
-                    one.result()
+                for future in asking:
+                    future.result()
         finally:
             ended.set()
             server.send_signal(signal.SIGTERM)
-            _, said = server.communicate(timeout=30)
-        assert b"Traceback" not in said
+            _, output = server.communicate(timeout=30)
+        assert b"Traceback" not in output
     assert set(statuses) <= {200, 429}  # 429: more requests than a client may send
     assert statuses[200] > 20
 
@@ -98,23 +98,23 @@ def test_a_server_uses_the_encoder_to_which_the_writer_has_changed(
 
     run(kb, "snapshot", str(copy))
     server, port = start(copy, "--read-only")
-    named, named_port = start(copy, "--read-only", KU_ENCODER="embedded")
+    fixed, fixed_port = start(copy, "--read-only", KU_ENCODER="embedded")
     try:
-        asked = post("/v1/query", {"question": "Which fruit is sweet?"})
-        before = json.loads(send(port, asked)[1])["answer"]
-        assert send(named_port, asked)[0] == 200
+        query = post("/v1/query", {"question": "Which fruit is sweet?"})
+        before = json.loads(send(port, query)[1])["answer"]
+        assert send(fixed_port, query)[0] == 200
         run(kb, "reindex", "--encoder", "other")
         run(kb, "snapshot", str(increment), "--since", str(copy))
         run(copy, "snapshot", str(increment), "--apply")
         assert send(port, request("GET", "/readyz"))[0] == 200
-        status, body = send(port, asked)
+        status, body = send(port, query)
         assert (status, json.loads(body)["answer"]) == (200, before)
-        status, body = send(named_port, request("GET", "/readyz"))
+        status, body = send(fixed_port, request("GET", "/readyz"))
         assert status == 503
         assert b"encoder" not in body
-        assert send(named_port, asked)[0] == 409
+        assert send(fixed_port, query)[0] == 409
     finally:
-        for one in (server, named):
-            one.send_signal(signal.SIGTERM)
-            _, said = one.communicate(timeout=30)
-            assert b"Traceback" not in said
+        for process in (server, fixed):
+            process.send_signal(signal.SIGTERM)
+            _, output = process.communicate(timeout=30)
+            assert b"Traceback" not in output

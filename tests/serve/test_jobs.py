@@ -28,13 +28,13 @@ def upload(client, *files):
 
 
 def folders_in(uploads):
-    """The folders and links in a folder of uploads, which may be missing."""
+    """The folders and links in a folder of uploads, which may not exist."""
     return sorted(path for path in uploads.glob("*") if path.is_dir())
 
 
 def test_an_ingest_waits_for_a_writer_in_another_process(client, served):
-    with KnowledgeBase.open(served.path) as other:
-        with other.transaction():
+    with KnowledgeBase.open(served.path) as writer:
+        with writer.transaction():
             location = upload(client, FILE)
             time.sleep(1)
             assert client.get(location).json()["state"] == "running"
@@ -47,7 +47,7 @@ def test_an_ingest_waits_for_a_writer_in_another_process(client, served):
 
 
 def test_an_ingest_can_be_cancelled(client, served):
-    with KnowledgeBase.open(served.path) as other, other.transaction():
+    with KnowledgeBase.open(served.path) as writer, writer.transaction():
         location = upload(client, FILE)
         assert client.delete(location).status_code == 202
         assert ended(client, location)["state"] == "cancelled"
@@ -57,8 +57,8 @@ def test_an_ingest_can_be_cancelled(client, served):
 
 def test_what_waits_at_the_end_of_a_server_is_done_by_the_next(served):
     with (
-        KnowledgeBase.open(served.path) as other,
-        other.transaction(),
+        KnowledgeBase.open(served.path) as writer,
+        writer.transaction(),
         serving(served) as client,
     ):
         locations = [upload(client, FILE), upload(client, MELON), upload(client, MELON)]
@@ -73,8 +73,8 @@ def test_what_waits_at_the_end_of_a_server_is_done_by_the_next(served):
 
 def test_accepting_waits_for_no_other_writer(client, served):
     upload(client, FILE)
-    with KnowledgeBase.open(served.path) as other, other.transaction():
-        other.add(Unit("Plum", texts=["Plums are blue."]))
+    with KnowledgeBase.open(served.path) as writer, writer.transaction():
+        writer.add(Unit("Plum", texts=["Plums are blue."]))
         for number in range(3):  # each change would fail after .5 s
             name = f"Fig {number}/about.txt"
             assert client.post("/v1/ingest", files={"files": (name, b"Sweet.")}).status_code == 202
@@ -111,7 +111,7 @@ def test_uploads_of_a_base_of_0_3_0_are_recognised(served):
     file.write_bytes(FILE[1][1])
     served.ingest(served.path / "uploads")
     with serving(served) as client:
-        assert not file.parent.exists()  # what that version left when it was killed
+        assert not file.parent.exists()  # files that a killed server of that version left
         assert ended(client, upload(client, FILE))["report"]["units_unchanged"] == 1
 
 
@@ -137,8 +137,8 @@ def test_a_job_is_kept_for_a_day_after_its_end(served):
 
 def test_strays_are_removed_and_files_of_jobs_stay(served):
     with (
-        KnowledgeBase.open(served.path) as other,
-        other.transaction(),
+        KnowledgeBase.open(served.path) as writer,
+        writer.transaction(),
         serving(served) as client,
     ):
         location = upload(client, FILE)
@@ -152,8 +152,8 @@ def test_strays_are_removed_and_files_of_jobs_stay(served):
     serving(served)  # serves nothing yet
     assert len(folders_in(uploads)) == 3
     with (
-        KnowledgeBase.open(served.path) as other,
-        other.transaction(),
+        KnowledgeBase.open(served.path) as writer,
+        writer.transaction(),
         serving(served) as client,
     ):
         assert folders_in(uploads) == [waiting]
@@ -212,8 +212,8 @@ def test_two_servers_run_one_job_at_a_time(served):
 
 def test_uploads_are_no_part_of_copies(served, tmp_path):
     with (
-        KnowledgeBase.open(served.path) as other,
-        other.transaction(),
+        KnowledgeBase.open(served.path) as writer,
+        writer.transaction(),
         serving(served) as client,
     ):
         upload(client, FILE)
@@ -228,8 +228,8 @@ def test_uploads_are_no_part_of_copies(served, tmp_path):
 
 def test_a_damaged_list_of_jobs_stops_nothing_else(served):
     with (
-        KnowledgeBase.open(served.path) as other,
-        other.transaction(),
+        KnowledgeBase.open(served.path) as writer,
+        writer.transaction(),
         serving(served) as client,
     ):
         upload(client, FILE)
@@ -273,7 +273,7 @@ def test_requests_with_one_key_start_one_job(client, served):
         headers = {"Idempotency-Key": "one"}
         return client.post("/v1/ingest", files=[FILE], headers=headers).json()["id"]
 
-    with KnowledgeBase.open(served.path) as other, other.transaction():
+    with KnowledgeBase.open(served.path) as writer, writer.transaction():
         with ThreadPoolExecutor(4) as threads:
             assert len({*threads.map(ask, range(4))}) == 1
         assert len(folders_in(served.path / "uploads")) == 1
@@ -281,11 +281,11 @@ def test_requests_with_one_key_start_one_job(client, served):
 
 def test_a_key_stands_for_the_files_that_it_came_with(client):
     def ask(name, content):
-        asked = {"files": {"files": (name, content)}, "headers": {"Idempotency-Key": "one"}}
-        return client.post("/v1/ingest", **asked).status_code
+        options = {"files": {"files": (name, content)}, "headers": {"Idempotency-Key": "one"}}
+        return client.post("/v1/ingest", **options).status_code
 
-    asked = [("a.txt", b"a"), ("a.txt", b"a"), ("a.txt", b"b"), ("b.txt", b"a")]
-    assert [ask(*one) for one in asked] == [202, 202, 422, 422]
+    files = [("a.txt", b"a"), ("a.txt", b"a"), ("a.txt", b"b"), ("b.txt", b"a")]
+    assert [ask(*file) for file in files] == [202, 202, 422, 422]
 
 
 def test_a_base_whose_folder_is_gone_is_not_ready(client, served):
@@ -297,7 +297,7 @@ def test_a_base_whose_folder_is_gone_is_not_ready(client, served):
 
 
 def test_only_so_many_ingests_wait(client, served):
-    with KnowledgeBase.open(served.path) as other, other.transaction():
+    with KnowledgeBase.open(served.path) as writer, writer.transaction():
         codes = [client.post("/v1/ingest", files=[FILE]).status_code for _ in range(11)]
     assert codes == [202] * 10 + [429]
 
@@ -308,8 +308,8 @@ def test_only_so_many_ingests_wait(client, served):
      "a/" * 20 + "x.txt", "x" * 300 + ".txt", "x\x01.txt", "nul\x7f.txt"],
 )  # fmt: skip
 def test_names_of_uploads_stay_inside(client, served, name):
-    found = client.post("/v1/ingest", files={"files": ("x.txt", b"x")}, data={"names": name})
-    assert (found.status_code, found.json()["code"]) == (422, "BadInput")
+    response = client.post("/v1/ingest", files={"files": ("x.txt", b"x")}, data={"names": name})
+    assert (response.status_code, response.json()["code"]) == (422, "BadInput")
     assert not [*served.path.parent.glob("x.txt"), *served.path.glob("*.txt")]
 
 
@@ -343,19 +343,19 @@ def test_a_failed_ingest_is_tried_again_with_the_same_files(client, served, frui
 def test_files_are_kept_for_a_retry_until_they_are_deleted_or_a_day_is_over(served):
     left_out = ("files", ("x.xyz", b"x"))
     with serving(served) as client:
-        kept, deleted = upload(client, FILE, left_out), upload(client, left_out)
-        assert [ended(client, job)["can_retry"] for job in (kept, deleted)] == [True, True]
+        retained, deleted = upload(client, FILE, left_out), upload(client, left_out)
+        assert [ended(client, job)["can_retry"] for job in (retained, deleted)] == [True, True]
         assert client.delete(deleted).json()["can_retry"] is False
         assert client.post(f"{deleted}/retry").status_code == 409
     with serving(served) as client:
-        assert client.post(f"{kept}/retry").status_code == 202
-        assert ended(client, kept)["report"]["units_unchanged"] == 1
+        assert client.post(f"{retained}/retry").status_code == 202
+        assert ended(client, retained)["report"]["units_unchanged"] == 1
         assert len(folders_in(served.path / "uploads")) == 1
     later = time.time() + 86_500
     with serving(served, clock=lambda: later) as client:
         ended(client, upload(client, MELON))
         assert folders_in(served.path / "uploads") == []
-        assert client.post(f"{kept}/retry").status_code == 404
+        assert client.post(f"{retained}/retry").status_code == 404
 
 
 def test_further_requests_are_refused_when_all_threads_are_busy(fruit_base):
@@ -365,17 +365,17 @@ def test_further_requests_are_refused_when_all_threads_are_busy(fruit_base):
         may_fail.wait(10)
         raise ModelFailed("the model is out of order")
 
-    asked = {"json": {"question": "Which country does the Mango come from?"}}
+    options = {"json": {"question": "Which country does the Mango come from?"}}
     with (
         KnowledgeBase.open(fruit_base.with_name("kb"), mllm=ScriptedMLLM(wait)) as base,
         serving(base, threads=1, waiting=0) as client,
         ThreadPoolExecutor(1) as thread,
     ):
-        first = thread.submit(client.post, "/v1/query", **asked)
+        first = thread.submit(client.post, "/v1/query", **options)
         while "in_progress 1.0" not in client.get("/metrics").text:
             time.sleep(0.01)
-        refused = client.post("/v1/query", **asked)
-        stream = client.post("/v1/query/stream", **asked)
+        refused = client.post("/v1/query", **options)
+        stream = client.post("/v1/query/stream", **options)
         may_fail.set()
         assert [refused.status_code, stream.status_code] == [429, 429]
         assert refused.headers["retry-after"]
@@ -383,7 +383,7 @@ def test_further_requests_are_refused_when_all_threads_are_busy(fruit_base):
             502, "ModelFailed",
         )  # fmt: skip
         assert client.get("/readyz").status_code == 200
-        events = client.post("/v1/query/stream", **asked).text.strip().split("\n\n")
-        assert [one.partition("\n")[0] for one in events] == [
+        events = client.post("/v1/query/stream", **options).text.strip().split("\n\n")
+        assert [event.partition("\n")[0] for event in events] == [
             "event: units", "event: evidence", "event: error",
         ]  # fmt: skip

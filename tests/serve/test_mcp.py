@@ -33,13 +33,13 @@ def pool() -> Iterator[WorkerPool]:
 
 @pytest.fixture
 def create(served, pool):
-    """Create an MCP server of the base of fruits with options."""
+    """Create an MCP server of the fruit base with options."""
     return partial(create_server, ServedBase("default", served, pool))
 
 
 @pytest.fixture
 def server(create):
-    """The MCP server of the base of fruits; clients may add units."""
+    """The MCP server of the fruit base; clients may add units."""
     return create(may_add=True)
 
 
@@ -48,30 +48,30 @@ def mango(fruit_base):
     return fruit_base / "Mango" / "photo.png"
 
 
-def talk(server, function, *given):
-    """What an async function returns that is given a client of a server."""
+def talk(server, function, *arguments):
+    """Run an async function with a client of a server, and return its result."""
 
     async def run():
         async with Client(server) as client:
-            return await function(client, *given)
+            return await function(client, *arguments)
 
     return anyio.run(run)
 
 
-def call(server, tool, **given):
+def call(server, tool, **arguments):
     """The result of a tool."""
-    return talk(server, lambda client: client.call_tool(tool, given))
+    return talk(server, lambda client: client.call_tool(tool, arguments))
 
 
-def refusal(server, tool, **given):
+def refusal(server, tool, **arguments):
     """The message of a tool that fails."""
-    result = call(server, tool, **given)
+    result = call(server, tool, **arguments)
     assert result.is_error
     return result.content[0].text
 
 
 def pictures_of(result):
-    return [one for one in result.content if one.type == "image"]
+    return [block for block in result.content if block.type == "image"]
 
 
 def test_tools_are_described_and_only_add_writes(server, create):
@@ -90,21 +90,21 @@ def test_tools_are_described_and_only_add_writes(server, create):
 def test_ask_gives_the_answer_of_the_method_with_its_evidence(server, served, mango):
     expected = served.query(mango, QUESTION)
     result = call(server, "ask", question=QUESTION, picture=data_uri(mango))
-    found = result.structured_content
-    assert found["answer"] == expected.answer == "Peru"
-    assert found["citations"] == list(expected.citations)
-    assert [one["text"] for one in found["chunks"]] == [one.text for one in expected.chunks]
-    assert found["units"][0]["confidence"] == expected.units[0].confidence
-    assert found["chunks"][0]["origin"] == "Mango"
-    assert json.loads(result.content[0].text) == found
+    reply = result.structured_content
+    assert reply["answer"] == expected.answer == "Peru"
+    assert reply["citations"] == list(expected.citations)
+    assert [chunk["text"] for chunk in reply["chunks"]] == [chunk.text for chunk in expected.chunks]
+    assert reply["units"][0]["confidence"] == expected.units[0].confidence
+    assert reply["chunks"][0]["origin"] == "Mango"
+    assert json.loads(result.content[0].text) == reply
     assert call(server, "ask", question="Who wrote it?").structured_content["answer"] == ""
 
 
 def test_look_and_unit_show_pictures_that_are_resources(server, mango):
-    for tool, given in (("look", {"picture": data_uri(mango)}), ("unit", {"id": "Mango"})):
-        result = call(server, tool, **given)
-        found = result.structured_content
-        uri = found["units"][0]["image"] if tool == "look" else found["images"][0]
+    for tool, arguments in (("look", {"picture": data_uri(mango)}), ("unit", {"id": "Mango"})):
+        result = call(server, tool, **arguments)
+        reply = result.structured_content
+        uri = reply["units"][0]["image"] if tool == "look" else reply["images"][0]
         [content] = talk(server, lambda client, uri: client.read_resource(uri), uri).contents
         for data in (pictures_of(result)[0].data, content.blob):
             picture = Image.open(io.BytesIO(base64.b64decode(data)))
@@ -113,15 +113,15 @@ def test_look_and_unit_show_pictures_that_are_resources(server, mango):
 
 def test_search_and_paths(server, served, mango):
     served.graph.add_relation("Mango", "grown in", "Peru")
-    found = call(server, "search", text="sweet", k=1).structured_content
-    assert [one["origin"] for one in found["chunks"]] == ["Mango"]
-    for tool, given in (
+    reply = call(server, "search", text="sweet", k=1).structured_content
+    assert [chunk["origin"] for chunk in reply["chunks"]] == ["Mango"]
+    for tool, arguments in (
         ("search", {"text": "sweet"}),
         ("look", {"picture": data_uri(mango)}),
         ("ask", {"question": QUESTION, "picture": data_uri(mango)}),
     ):
-        assert call(server, tool, **given, kind="tree").structured_content["units"] == []
-        assert call(server, tool, **given, where=["price<3"]).structured_content["chunks"] == []
+        assert call(server, tool, **arguments, kind="tree").structured_content["units"] == []
+        assert call(server, tool, **arguments, where=["price<3"]).structured_content["chunks"] == []
     with_graph = call(
         server, "ask", question="Which country does the Mango come from?", method="evidence"
     ).structured_content
@@ -134,14 +134,14 @@ def test_a_unit_is_a_resource(server, served):
     name = "a/../b c?#ü"
     call(server, "add", record={"id": name, "name": "Lamp", "texts": ["It is red."]})
 
-    async def read(client):
-        found = await client.read_resource("ku://unit/a%2F..%2Fb%20c%3F%23%C3%BC")
+    async def read_resources(client):
+        resource = await client.read_resource("ku://unit/a%2F..%2Fb%20c%3F%23%C3%BC")
         with pytest.raises(MCPError, match="there is no unit 'none'") as refused:
             await client.read_resource("ku://unit/none")
         assert refused.value.error.code == INVALID_PARAMS
-        return json.loads(found.contents[0].text)
+        return json.loads(resource.contents[0].text)
 
-    assert talk(server, read)["id"] == name == served.show("Lamp").id
+    assert talk(server, read_resources)["id"] == name == served.show("Lamp").id
 
 
 def test_add_takes_pictures_and_joins(server, served, mango):
@@ -167,10 +167,10 @@ def test_no_address_is_fetched_and_no_path_is_read(server, picture):
 def test_pictures_are_read_below_the_folders_that_the_user_names(create, fruit_base):
     server = create(folders=[fruit_base / "Mango"])
     inside, outside = fruit_base / "Mango" / "photo.png", fruit_base / "Kiwi" / "photo.png"
-    found = call(server, "look", picture=str(inside)).structured_content
-    assert found["units"][0]["id"] == "Mango"
-    found = call(server, "look", picture="photo.png").structured_content
-    assert found["units"][0]["id"] == "Mango"
+    reply = call(server, "look", picture=str(inside)).structured_content
+    assert reply["units"][0]["id"] == "Mango"
+    reply = call(server, "look", picture="photo.png").structured_content
+    assert reply["units"][0]["id"] == "Mango"
     assert "--pictures" in refusal(server, "look", picture="../Kiwi/photo.png")
     link = inside.with_name("link.png")
     link.symlink_to(outside)
@@ -186,29 +186,29 @@ def test_errors_name_no_folder_of_this_machine(server, served):
 
 
 def test_the_prompt_holds_the_question(server):
-    given = {"question": QUESTION}
-    found = talk(server, lambda client: client.get_prompt("answer_from_evidence", given))
-    assert QUESTION in found.messages[0].content.text
+    arguments = {"question": QUESTION}
+    prompt = talk(server, lambda client: client.get_prompt("answer_from_evidence", arguments))
+    assert QUESTION in prompt.messages[0].content.text
 
 
 # ---- over HTTP and stdio -----------------------------------------------------------------------
 
 
 def post(client, method, params=None, path="/mcp", key="", session=""):
-    """The response to a message of JSON-RPC, and the JSON that it holds."""
+    """The response to a message of JSON-RPC, and its JSON."""
     headers = {"Accept": "application/json, text/event-stream", "MCP-Session-Id": session}
     headers |= {"Authorization": f"Bearer {key}"}
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
     response = client.post(path, json=message, headers={k: v for k, v in headers.items() if v})
-    _, found, data = response.text.partition("data: ")
-    return response, json.loads(data.partition("\n")[0]) if found else None
+    _, separator, data = response.text.partition("data: ")
+    return response, json.loads(data.partition("\n")[0]) if separator else None
 
 
-def start(client, **where):
+def start(client, **options):
     """The id of a new session."""
     about = {"name": "test", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about}
-    response, data = post(client, "initialize", params, **where)
+    response, data = post(client, "initialize", params, **options)
     assert data["result"]["serverInfo"]["name"] == "ku-rag"
     return response.headers["mcp-session-id"]
 
@@ -221,11 +221,11 @@ def test_keys_and_hosts_hold_for_mcp(served):
         evil = client.post("/mcp", headers={"Host": "evil.example", "Authorization": "writer"})
         assert evil.status_code == 421
         session = start(client, key="writer")
-        found = post(client, "tools/call", added, key="reader", session=session)[1]["result"]
-        assert "read-only" in found["content"][0]["text"]
-        assert found["isError"]
-        found = post(client, "tools/call", added, key="writer", session=session)[1]["result"]
-        assert found["structuredContent"]["id"] == "lamp"
+        reply = post(client, "tools/call", added, key="reader", session=session)[1]["result"]
+        assert "read-only" in reply["content"][0]["text"]
+        assert reply["isError"]
+        reply = post(client, "tools/call", added, key="writer", session=session)[1]["result"]
+        assert reply["structuredContent"]["id"] == "lamp"
         assert post(client, "ping", key="reader", session="another")[0].status_code == 404
         large = client.post(
             "/mcp", content=b" " * (33 << 20), headers={"Authorization": "Bearer writer"}
@@ -244,13 +244,13 @@ def test_the_number_of_sessions_is_bounded(served):
 
 
 def test_each_base_has_a_path(served, tmp_path):
-    with KnowledgeBase.open(tmp_path / "other", create=True) as other:
-        asked = {"name": "unit", "arguments": {"id": "Mango"}}
-        with serving({"fruits": served, "other": other}) as client:
+    with KnowledgeBase.open(tmp_path / "other", create=True) as second:
+        params = {"name": "unit", "arguments": {"id": "Mango"}}
+        with serving({"fruits": served, "other": second}) as client:
             for path, is_error in (("/mcp", False), ("/mcp/other", True)):
                 session = start(client, path=path)
-                found = post(client, "tools/call", asked, path=path, session=session)[1]["result"]
-                assert found.get("isError", False) == is_error
+                reply = post(client, "tools/call", params, path=path, session=session)[1]["result"]
+                assert reply.get("isError", False) == is_error
             assert client.post("/mcp/none").status_code == 404
 
 

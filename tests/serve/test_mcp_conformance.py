@@ -1,4 +1,4 @@
-"""The conformance suite of the Model Context Protocol, which others wrote, against `ku serve`."""
+"""`ku serve` passes the conformance suite of the Model Context Protocol, which others maintain."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def programs(tmp_path_factory):
         pytest.skip("npm is not installed")
     folder = tmp_path_factory.mktemp("npm")
     command = ["npm", "install", "--no-audit", "--no-fund", *PACKAGES]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"npm cannot install {PACKAGES[0]}: {done.stderr.strip()[-300:]}")
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if process.returncode:
+        pytest.skip(f"npm cannot install {PACKAGES[0]}: {process.stderr.strip()[-300:]}")
     return folder / "node_modules" / ".bin"
 
 
@@ -54,8 +54,8 @@ def address(tmp_path_factory):
     server = subprocess.Popen([sys.executable, *command])
     try:
         for _ in range(600):
-            with socket.socket() as asked:
-                if asked.connect_ex(("127.0.0.1", port)) == 0:
+            with socket.socket() as connection:
+                if connection.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
         yield f"http://localhost:{port}/mcp"
@@ -68,14 +68,14 @@ def address(tmp_path_factory):
 def test_scenario_of_the_conformance_suite(programs, address, scenario, tmp_path):
     command = ["server", "--url", address, "--scenario", scenario, "--output-dir", str(tmp_path)]
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    process = subprocess.run(
         [programs / "conformance", *command],
         env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-2000:]
     [report] = tmp_path.glob("*/checks.json")
     checks = [check for check in json.loads(report.read_text()) if check["status"] != "INFO"]
     assert checks, "no checks were run"

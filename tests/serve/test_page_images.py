@@ -1,4 +1,4 @@
-"""Citations of PDF files lead to the cited page."""
+"""Citations of PDF files link to the cited page."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ QUESTION = {"question": (None, "What is the lock time?")}
 
 @pytest.fixture
 def manual(tmp_path):
-    """A PDF file of three pages in a base of its own, tmp_path/manuals."""
+    """A PDF file of three pages in a separate base, tmp_path/manuals."""
     path = tmp_path / "files" / "manual.pdf"
     path.parent.mkdir()
     canvas = Canvas(str(path), pagesize=(600, 800))
@@ -45,7 +45,7 @@ def client(served, manual, tmp_path):
 
 @pytest.fixture
 def address(client):
-    """The address of the cited page, as the page of the answer has it."""
+    """The address of the cited page in the page of the answer."""
     page = client.post("/?kb=manuals", files=QUESTION).text
     links = re.findall(r'<a href="([^"]+)">page 2</a>', page)
     (picture,) = re.findall(r'<img class="page" src="([^"]+)" loading="lazy" alt="Page 2', page)
@@ -65,7 +65,7 @@ def test_a_citation_leads_to_its_page_with_a_box(client, address):
         colours = dict(map(reversed, image.getcolors(1_000)))
     area = 834 * (box[2] - box[0]) * 1112 * (box[3] - box[1])
     assert area / 2 < colours[255, 241, 169] < 1.5 * area  # the fill, without letters
-    assert colours[40, 30, 0] > 1_000  # two pixels around it
+    assert colours[40, 30, 0] > 1_000  # the outline of two pixels
 
 
 def test_a_page_that_a_client_has_is_not_sent_again(client, address):

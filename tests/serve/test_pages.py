@@ -15,7 +15,7 @@ TABLE = {"name": "Sizes", "header": ["Part", "Weight"], "rows": [["Lid", "3 kg"]
 
 @pytest.fixture
 def toolbox(client):
-    """A unit of which text, a table and a relation are known."""
+    """A unit with a text, a table and a relation."""
     relations = [{"relation": "stands in", "target": "Cellar", "target_kind": "room"}]
     record = {"name": "Toolbox", "texts": ["It is blue."], "tables": [TABLE]}
     assert client.put("/v1/units/toolbox", json={**record, "relations": relations}).is_success
@@ -72,7 +72,7 @@ def test_a_script_gets_each_step_as_an_event(client):
     kinds = re.findall(r"^event: (\w+)$", sent, re.M)
     assert kinds[0] == "round"
     assert kinds[-3:] == ["units", "evidence", "answer"]
-    *_, last = (json.loads(one)["html"] for one in re.findall(r"^data: (.*)$", sent, re.M))
+    *_, last = (json.loads(data)["html"] for data in re.findall(r"^data: (.*)$", sent, re.M))
     assert "Peru" in last
     assert "<h2>Rounds</h2>" in last
 
@@ -114,12 +114,12 @@ def test_browsers_get_problems_as_pages(client):
 
 
 def test_a_browser_is_asked_for_a_key_once(guarded):
-    asked = guarded.get("/", headers=BROWSER)
-    assert (asked.url.path, "A key is required" in asked.text) == ("/login", True)
+    login = guarded.get("/", headers=BROWSER)
+    assert (login.url.path, "A key is required" in login.text) == ("/login", True)
     wrong = guarded.post("/login", data={"key": "guess"}, headers=BROWSER)
     assert "Unknown key" in wrong.text
-    given = guarded.post("/login", data={"key": "reader"}, follow_redirects=False)
-    assert re.search("HttpOnly.*SameSite=strict", given.headers["set-cookie"])
+    response = guarded.post("/login", data={"key": "reader"}, follow_redirects=False)
+    assert re.search("HttpOnly.*SameSite=strict", response.headers["set-cookie"])
     unit = guarded.get("/units/Mango", headers=BROWSER).text
     assert "<h1>Mango" in unit
     assert "<form" not in unit
@@ -142,8 +142,8 @@ def test_a_server_without_keys_stores_none(client):
 
 def test_addresses_name_the_base(served, fruit_base):
     with (
-        KnowledgeBase.open(fruit_base.with_name("other"), create=True) as other,
-        serving({"a": served, "b c": other}) as client,
+        KnowledgeBase.open(fruit_base.with_name("other"), create=True) as second,
+        serving({"a": served, "b c": second}) as client,
     ):
         page = client.get("/units", params={"kb": "b c"}).text
     assert 'href="/units?kb=b%20c"' in page

@@ -1,4 +1,4 @@
-"""The pages in Chromium: what a person does with them."""
+"""The pages in Chromium, used as a person would."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def browser():
 
 @pytest.fixture
 def address(served, request):
-    """The address of a server of the base of fruits, which listens."""
+    """The address of a server of the fruit base."""
     with listening(application(served, **getattr(request, "param", {}))) as address:
         yield address
 
 
 @pytest.fixture
 def page(browser, address):
-    """A page that reports errors of scripts and what the security policy has blocked."""
+    """A page that records script errors and requests that the security policy blocks."""
     errors = []
     with browser.new_context(base_url=address, viewport={"width": 390, "height": 800}) as context:
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda one: errors.append(one.text) if "Policy" in one.text else None)
+        page.on("console", lambda log: errors.append(log.text) if "Policy" in log.text else None)
         yield page
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert errors == []
@@ -181,10 +181,10 @@ def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
         "stands on | Floor", "lights | Hall | dimly | at night",
     ]  # fmt: skip
     questions = []
-    page.once("dialog", lambda one: (questions.append(one.message), one.dismiss()))
+    page.once("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
     page.get_by_role("button", name="Delete").click()
     assert questions == ["Delete this unit and its contents?"]
-    page.once("dialog", lambda one: one.accept())
+    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("heading", name="Units").wait_for()
     assert page.get_by_role("link", name="Blue lamp").count() == 0
@@ -214,7 +214,7 @@ def test_units_are_searched_and_neighbours_are_links(page, served):
 
 @pytest.fixture
 def shop(served, fruit_base):
-    """Sixty tools with colours and prices beside the fruits; one of them looks like the Mango."""
+    """Sixty tools with colours and prices, and the fruits; one tool looks like the Mango."""
     photo = fruit_base / "Mango" / "photo.png"
     served.add_many(
         Unit(
@@ -280,7 +280,7 @@ def test_a_picture_finds_similar_units(shop, any_page, fruit_base, request):
     page, (_, has_scripts) = any_page, request.node.callspec.params["any_page"]
     page.goto("/units")
     page.get_by_label("Units like a picture").set_input_files(fruit_base / "Mango" / "photo.png")
-    if not has_scripts:  # with them, the choice is enough
+    if not has_scripts:  # with them, choosing the file is enough
         page.get_by_role("button", name="Find similar").click()
     page.locator("[data-score]").first.wait_for()
     assert {"Mango", "Tool 07"} <= set(names(page))
@@ -292,15 +292,15 @@ def test_the_threshold_hides_units_and_keys_move_between_them(shop, page):
     page.locator("[data-score]").first.wait_for()
     before = len(names(page))
     page.get_by_label("Lowest score").fill("0.9")
-    left = names(page)
-    assert set(left) == {"Mango", "Tool 07"}
+    remaining = names(page)
+    assert set(remaining) == {"Mango", "Tool 07"}
     assert before >= 2
     page.keyboard.press("Tab")
     for key, place in [("j", 0), ("ArrowRight", 1), ("k", 0)]:
         page.keyboard.press(key)
-        assert page.evaluate("document.activeElement.innerText.trim()") == left[place]
+        assert page.evaluate("document.activeElement.innerText.trim()") == remaining[place]
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name=left[0]).wait_for()
+    page.get_by_role("heading", name=remaining[0]).wait_for()
 
 
 def test_a_change_is_shown_and_undone(any_page, served):
@@ -424,7 +424,7 @@ def test_the_first_view_is_usable_soon(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pages_are_accessible_and_fit(browser, served, shop, fruit_base, scheme, width, request):
-    """No page breaks a rule of axe-core or is wider than the window; build/pages shows them."""
+    """No page violates a rule of axe-core or is wider than the window; build/pages shows them."""
     axe = pytest.importorskip("axe_playwright_python", reason="it is not installed")
     shop.update("tool-01", name="Tool one", texts=["It is sharp."], metadata={"colour": "red"})
     rules = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")

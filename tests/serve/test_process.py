@@ -47,8 +47,8 @@ def send(port: int, request: bytes, *, wait: float = 60) -> tuple[int, bytes]:
             ):
                 received += block
                 head, end, _ = received.partition(b"\r\n\r\n")
-                if end and (found := re.search(rb"(?i)content-length: (\d+)", head)):
-                    length = len(head) + 4 + int(found[1])
+                if end and (match := re.search(rb"(?i)content-length: (\d+)", head)):
+                    length = len(head) + 4 + int(match[1])
     head, _, body = received.partition(b"\r\n\r\n")
     return (int(head.split()[1]), body) if head.startswith(b"HTTP/1.1 ") else (0, b"")
 
@@ -88,7 +88,7 @@ def start(
 
 @pytest.fixture(scope="module")
 def folder(fruit_template, tmp_path_factory):
-    """A base of fruits that a server serves."""
+    """A base of fruits for the server."""
     folder = tmp_path_factory.mktemp("served") / "kb"
     return shutil.copytree(fruit_template / "kb", folder)
 
@@ -99,9 +99,9 @@ def port(folder):
     server, port = start(folder)
     yield port
     server.send_signal(signal.SIGTERM)
-    _, said = server.communicate(timeout=30)
+    _, output = server.communicate(timeout=30)
     assert server.returncode in (0, -signal.SIGTERM)
-    assert b"Traceback" not in said
+    assert b"Traceback" not in output
 
 
 def test_a_shell_and_the_server_take_turns(port, folder):
@@ -463,22 +463,22 @@ def test_hostile_requests_leave_it_healthy(port, number):
 
 def test_the_longest_names_fit_into_a_request(port):
     name = "%F0%9F%98%80" * 2000
-    found = send(port, request("GET", f"/v1/graph/paths?start={name}&end={name}"))
-    assert (found[0], json.loads(found[1])["code"]) == (404, "NotFound")
+    response = send(port, request("GET", f"/v1/graph/paths?start={name}&end={name}"))
+    assert (response[0], json.loads(response[1])["code"]) == (404, "NotFound")
 
 
 def test_slow_clients_hold_no_thread(port):
     slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
     try:
-        for number, one in enumerate(slow):
-            one.sendall(
+        for number, connection in enumerate(slow):
+            connection.sendall(
                 b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: 100000\r\n\r\n{"[: 20 + 2 * number]
             )
         assert send(port, post("/v1/search", {"text": "sweet"}))[0] == 200
     finally:
-        for one in slow:
-            one.close()
+        for connection in slow:
+            connection.close()
     assert send(port, request("GET", "/readyz"))[0] == 200
 
 

@@ -14,16 +14,16 @@ def mango(fruit_base):
 
 
 def test_a_form_and_json_give_the_answer_of_the_method(client, served, mango):
-    asked = {"question": "Which country does it come from?", "k": 2}
-    expected = served.query(mango, asked["question"], k=2).to_dict()
-    by_json = client.post("/v1/query", json={**asked, "image": data_uri(mango)})
-    by_form = client.post("/v1/query", data=asked, files={"image": mango.read_bytes()})
-    for found in (by_json.json(), by_form.json()):
-        assert found["answer"] == expected["answer"] == "Peru"
-        assert found.keys() == expected.keys()
-        assert found["units"][0]["image"].startswith("/v1/images/")
-        assert [one["text"] for one in found["chunks"]] == [
-            one["text"] for one in expected["chunks"]
+    body = {"question": "Which country does it come from?", "k": 2}
+    expected = served.query(mango, body["question"], k=2).to_dict()
+    by_json = client.post("/v1/query", json={**body, "image": data_uri(mango)})
+    by_form = client.post("/v1/query", data=body, files={"image": mango.read_bytes()})
+    for answer in (by_json.json(), by_form.json()):
+        assert answer["answer"] == expected["answer"] == "Peru"
+        assert answer.keys() == expected.keys()
+        assert answer["units"][0]["image"].startswith("/v1/images/")
+        assert [chunk["text"] for chunk in answer["chunks"]] == [
+            chunk["text"] for chunk in expected["chunks"]
         ]
 
 
@@ -65,8 +65,8 @@ def test_parameters_that_a_route_does_not_have_are_refused(client):
 
 def test_search_and_look(client, mango):
     assert len(client.post("/v1/search", json={"text": "sweet", "k": 1}).json()["chunks"]) == 1
-    found = client.post("/v1/search", json={"image": data_uri(mango), "text": "sweet"}).json()
-    assert found["units"][0]["id"] == "Mango"
+    result = client.post("/v1/search", json={"image": data_uri(mango), "text": "sweet"}).json()
+    assert result["units"][0]["id"] == "Mango"
     assert client.post("/v1/look", files={"image": mango.read_bytes()}).json()["units"][0]["image"]
 
 
@@ -91,34 +91,34 @@ def test_a_unit_comes_back_as_it_was_put(client, served):
         },
     }
     assert client.put("/v1/units/lamp", json=record).json()["units_added"] == 1
-    found = client.get("/v1/units/lamp")
-    assert {key: found.json()[key] for key in record} == record
-    assert client.put("/v1/units/lamp", json=found.json()).is_success
+    response = client.get("/v1/units/lamp")
+    assert {key: response.json()[key] for key in record} == record
+    assert client.put("/v1/units/lamp", json=response.json()).is_success
     again = client.get("/v1/units/lamp")
-    assert again.headers["etag"] == found.headers["etag"]
+    assert again.headers["etag"] == response.headers["etag"]
     assert client.get("/v1/tables", params={"unit": "lamp"}).json()["items"] == record["tables"]
 
 
 def test_integers_may_have_more_than_64_bits(client):
     record = {"id": "aa", "name": "aa", "metadata": {"x": 9999999999999999999999}}
     assert client.post("/v1/units", json=record).status_code == 201
-    found = client.get("/v1/units/aa")
-    assert found.json()["metadata"] == record["metadata"]
-    [item] = [one for one in client.get("/v1/units").json()["items"] if one["id"] == "aa"]
+    response = client.get("/v1/units/aa")
+    assert response.json()["metadata"] == record["metadata"]
+    [item] = [unit for unit in client.get("/v1/units").json()["items"] if unit["id"] == "aa"]
     assert item["metadata"] == record["metadata"]
     assert "9999999999999999999999" in client.get("/units/aa").text
     assert client.get("/v1/graph/entities/aa").json()["metadata"] == record["metadata"]
-    seen = {"If-Match": found.headers["etag"]}
-    assert client.delete("/v1/units/aa", headers=seen).json()["units"] == ["aa"]
+    headers = {"If-Match": response.headers["etag"]}
+    assert client.delete("/v1/units/aa", headers=headers).json()["units"] == ["aa"]
 
 
 def test_a_unit_that_was_changed_meanwhile_is_not_overwritten(client):
-    seen = {"If-Match": client.get("/v1/units/Mango").headers["etag"]}
-    assert client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=seen).is_success
+    headers = {"If-Match": client.get("/v1/units/Mango").headers["etag"]}
+    assert client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers).is_success
     for refused in (
-        client.patch("/v1/units/Mango", json={"kind": "tree"}, headers=seen),
-        client.put("/v1/units/Mango", json={"name": "Mango"}, headers=seen),
-        client.delete("/v1/units/Mango", headers=seen),
+        client.patch("/v1/units/Mango", json={"kind": "tree"}, headers=headers),
+        client.put("/v1/units/Mango", json={"name": "Mango"}, headers=headers),
+        client.delete("/v1/units/Mango", headers=headers),
     ):
         assert (refused.status_code, refused.json()["title"]) == (412, "Precondition Failed")
     assert client.get("/v1/units/Mango").json()["kind"] == "fruit"
@@ -247,12 +247,12 @@ def test_pictures_and_relations_of_a_unit_are_changed(client, served, fruit_base
         assert client.patch("/v1/units/Mango", json=changes).is_success
         return client.get("/v1/units/Mango").json()
 
-    found = change(images=[mango, kiwi], relations=[grown, likes])
-    [added] = {*found["images"]} - {mango}
-    assert found["relations"] == [grown, likes]
+    unit = change(images=[mango, kiwi], relations=[grown, likes])
+    [added] = {*unit["images"]} - {mango}
+    assert unit["relations"] == [grown, likes]
     assert change(images=[added])["images"] == [added]
-    found = change(relations=[likes, grown | {"condition": "always"}])
-    assert sorted(found["relations"], key=str) == [grown | {"condition": "always"}, likes]
+    unit = change(relations=[likes, grown | {"condition": "always"}])
+    assert sorted(unit["relations"], key=str) == [grown | {"condition": "always"}, likes]
     assert change(relations=[])["relations"] == []
     for wrong in (
         {"relations": [{"relation": "", "target": "x"}]},
@@ -271,13 +271,13 @@ def test_videos_are_named_without_their_folders(client, served, tmp_path):
     (tmp_path / "graph.jsonl").write_text(json.dumps(record))
     served.graph.import_file(tmp_path / "graph.jsonl")
     assert served.show("kea").metadata["videos"] == [str(tmp_path / "film" / "kea.mp4")]
-    found = client.get("/v1/units/kea")
-    assert found.json()["metadata"]["videos"] == ["film/kea.mp4"]
+    response = client.get("/v1/units/kea")
+    assert response.json()["metadata"]["videos"] == ["film/kea.mp4"]
     for path in ("/v1/units", "/v1/graph/entities/kea", "/units/kea"):
         page = client.get(path).text
         assert "film/kea.mp4" in page
         assert str(tmp_path) not in page
-    assert client.put("/v1/units/kea", json=found.json()).is_success
+    assert client.put("/v1/units/kea", json=response.json()).is_success
     assert client.get("/v1/units/kea").json()["metadata"]["videos"] == ["film/kea.mp4"]
 
 
@@ -326,9 +326,9 @@ def test_the_graph(client):
 
 
 def test_the_evidence_graph(client):
-    asked = {"question": "Which country does the Mango come from?"}
-    found = client.post("/v1/evidence-graph", json=asked).json()
-    assert {"Mango", "Peru"} <= {node["name"] for node in found["nodes"]}
+    body = {"question": "Which country does the Mango come from?"}
+    graph = client.post("/v1/evidence-graph", json=body).json()
+    assert {"Mango", "Peru"} <= {node["name"] for node in graph["nodes"]}
 
 
 def test_uploads_are_ingested_with_progress(client):
@@ -336,8 +336,8 @@ def test_uploads_are_ingested_with_progress(client):
         ("files", ("Pear/about.txt", b"Title: Pear\nColour: green\n")),
         ("files", ("left.xyz", b"abc")),
     ]
-    asked = {"files": files, "headers": {"Idempotency-Key": "one"}}
-    started = client.post("/v1/ingest", **asked)
+    options = {"files": files, "headers": {"Idempotency-Key": "one"}}
+    started = client.post("/v1/ingest", **options)
     assert started.status_code == 202
     events = client.get(started.headers["location"] + "/events").text
     last = json.loads(events.strip().rpartition("data: ")[2])
@@ -345,7 +345,7 @@ def test_uploads_are_ingested_with_progress(client):
     assert last["report"]["units_added"] == 1
     assert last["report"]["quarantined"][0]["item"] == "left.xyz"
     assert client.get("/v1/units/Pear").json()["sources"][0]["uri"] == "Pear/about.txt"
-    assert client.post("/v1/ingest", **asked).json()["id"] == last["id"]
+    assert client.post("/v1/ingest", **options).json()["id"] == last["id"]
     again = client.post("/v1/ingest", files=files).headers["location"]
     client.get(again + "/events")
     assert client.get(again).json()["report"]["units_unchanged"] == 1
@@ -353,11 +353,11 @@ def test_uploads_are_ingested_with_progress(client):
 
 def test_no_response_names_a_folder_of_the_machine(client, served, fruit_base):
     mango = fruit_base / "Mango" / "photo.png"
-    asked = {"question": "Which country does it come from?", "image": data_uri(mango)}
+    body = {"question": "Which country does it come from?", "image": data_uri(mango)}
     client.put("/v1/units/Kiwi", json={"name": "Kiwi", "images": [data_uri(mango)]})
-    for found in (
-        client.post("/v1/query", json=asked),
-        client.post("/v1/evidence-graph", json=asked),
+    for response in (
+        client.post("/v1/query", json=body),
+        client.post("/v1/evidence-graph", json=body),
         client.post("/v1/search", json={"text": "sweet"}),
         client.get("/v1/units/Mango"),
         client.get("/v1/graph/entities/Mango"),
@@ -367,16 +367,16 @@ def test_no_response_names_a_folder_of_the_machine(client, served, fruit_base):
         client.get("/metrics"),
         client.get("/openapi.json"),
     ):
-        assert str(served.path) not in found.text
-        assert str(fruit_base.parent) not in found.text
-        assert "/tmp" not in found.text
+        assert str(served.path) not in response.text
+        assert str(fruit_base.parent) not in response.text
+        assert "/tmp" not in response.text
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/api/tags", "/nothing"])
 def test_paths_of_foreign_interfaces_do_not_exist(client, path):
-    for found in (client.get(path), client.post(path, json={})):
-        assert found.status_code == 404
-        assert found.headers["content-type"] == "application/problem+json"
+    for response in (client.get(path), client.post(path, json={})):
+        assert response.status_code == 404
+        assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_an_index_that_cannot_be_reached_is_a_problem_of_now(fruit_base):
@@ -388,9 +388,9 @@ def test_an_index_that_cannot_be_reached_is_a_problem_of_now(fruit_base):
         ) as base,
         serving(base) as client,
     ):
-        found = client.post("/v1/search", json={"text": "Which fruit is sweet?"})
-        assert (found.status_code, found.json()["code"]) == (503, "IndexUnavailable")
-        assert "Retry-After" in found.headers
+        response = client.post("/v1/search", json={"text": "Which fruit is sweet?"})
+        assert (response.status_code, response.json()["code"]) == (503, "IndexUnavailable")
+        assert "Retry-After" in response.headers
 
 
 def test_options_without_effect_are_refused(client):

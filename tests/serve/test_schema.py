@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes from the OpenAPI document, to a real process."""
+"""Requests that schemathesis generates from the OpenAPI document, to a real process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCLUDED = {
 def test_responses_are_those_of_the_document(fruit_template, tmp_path):
     server, port = start(shutil.copytree(fruit_template / "kb", tmp_path / "kb"))
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             [
                 Path(sys.executable).with_name("schemathesis"),
                 *("run", f"http://127.0.0.1:{port}/openapi.json", "--max-examples", "10"),
@@ -38,6 +38,6 @@ def test_responses_are_those_of_the_document(fruit_template, tmp_path):
         )
     finally:
         server.terminate()
-        _, said = server.communicate(timeout=30)
-    assert found.returncode == 0, found.stdout
-    assert b"Traceback" not in said
+        _, output = server.communicate(timeout=30)
+    assert process.returncode == 0, process.stdout
+    assert b"Traceback" not in output

@@ -60,7 +60,7 @@ def test_a_unit_that_is_chosen_for_an_unsure_picture_keeps_the_picture(fruit_bas
         assert (stored.about, before.outcome) == ("Mango", "unsure")
         assert kb.answers.get(stored.id).data["size"] == kb.answers.get(before.id).data["size"]
     with KnowledgeBase.open(path, confidence_threshold=1) as kb, serving(kb, answers=0) as client:
-        page = client.post("/", files=fields)  # its form, where the picture is still chosen
+        page = client.post("/", files=fields)  # the form in which the picture is still chosen
         assert '<button form="ask" name="unit" value="Mango">' in page.text
         [image] = client.get("/v1/units/Mango").json()["images"]
         page = client.post("/", files=fields | {"image": (None, image), "k": (None, "3")})
@@ -119,8 +119,8 @@ def test_the_gallery_has_pictures_kinds_and_pages(client, served):
     second = client.get(following)
     assert 'rel="prev"' in second.text
     assert 'rel="next"' not in second.text
-    shown = re.findall(r'<li>\s*<a href="/units/([^"]+)"', first.text + second.text)
-    assert len(shown) == len({*shown}) == served.stats().counts["units"]
+    ids = re.findall(r'<li>\s*<a href="/units/([^"]+)"', first.text + second.text)
+    assert len(ids) == len({*ids}) == served.stats().counts["units"]
 
 
 def test_units_with_similar_pictures_are_found(client):

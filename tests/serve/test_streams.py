@@ -74,7 +74,7 @@ def test_a_client_that_disconnects_cancels_the_query(fruit_base):
             lines = response.iter_lines()  # the connection closes with this iterator
             assert next(lines) == "event: units"
             assert is_asked.wait(10)
-        time.sleep(0.2)  # the server notices the end of the connection
+        time.sleep(0.2)  # time for the server to notice the closed connection
         may_reply.set()
         deadline = time.monotonic() + 10
         while "in_progress 0.0" not in httpx.get(f"{address}/metrics").text:

@@ -1,4 +1,4 @@
-"""`ku serve --workers 2`: a process that writes, and two that read."""
+"""`ku serve --workers 2`: one process writes and two read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNIT = {"name": "Long Pier", "texts": ["The Long Pier was built in 1901."]}
 
 @contextmanager
 def serving(folder: Path, *options: str, **environment: str) -> Iterator[tuple[int, int]]:
-    """The process number and the port of a server that ends without an error."""
+    """The process number and the port of a server, which must end without an error."""
     server, port = start(folder, "--workers", "2", *options, **environment)
     try:
         yield server.pid, port
@@ -90,7 +90,7 @@ def port(server) -> int:
 
 @pytest.fixture
 def clients(port) -> Iterator[list[httpx.Client]]:
-    """Clients with a connection each, so many that every reader has some."""
+    """Clients with one connection each, enough for all readers."""
     clients = [httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) for _ in range(16)]
     yield clients
     for client in clients:
@@ -168,7 +168,7 @@ def test_metrics_are_of_all_processes(clients):
     before = count()
     for client in clients:
         assert client.get("/v1/kinds").status_code == 200
-    wait_until(lambda: count() == before + len(clients))  # counted after they are answered
+    wait_until(lambda: count() == before + len(clients))  # requests are counted after the reply
 
 
 def test_a_stream_arrives_step_by_step(clients):
@@ -196,7 +196,7 @@ def test_a_reader_that_was_killed_is_replaced(server):
     before = readers(process)
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
-    with ThreadPoolExecutor(16) as pool:  # of which some wait for the new reader
+    with ThreadPoolExecutor(16) as pool:  # some of the requests wait for the new reader
         replies = pool.map(lambda _: send(port, request("GET", "/v1/units/Mango")), range(16))
         assert {status for status, _ in replies} == {200}
     wait_until(lambda: len(readers(process)) == 2)
