@@ -29,10 +29,10 @@ L = {
 def official(shape: dict[str, Any], *, seed: int = 0, dtype: Any = torch.float16) -> dict[str, Any]:
     """Random weights in the layout of the official Long-CLIP: two tables of positions."""
     with torch.device("meta"):
-        wanted = CLIP(**shape, quick_gelu=True).state_dict()
+        template = CLIP(**shape, quick_gelu=True).state_dict()
     noise = torch.randn(1_000_003, generator=torch.Generator().manual_seed(seed)).to(dtype)
     tensors, at = {}, 0
-    for key, like in wanted.items():
+    for key, like in template.items():
         if key.endswith(".bias"):
             tensors[key] = torch.zeros(like.shape, dtype=dtype)
         elif ".ln_" in key or key.startswith("ln_"):
@@ -50,7 +50,7 @@ def official(shape: dict[str, Any], *, seed: int = 0, dtype: Any = torch.float16
 
 
 def save_official(path: Path, shape: dict[str, Any] = TINY, **options: Any) -> Path:
-    """Write what `official` makes, as the suffix says."""
+    """Write the weights of `official` in the format of the suffix."""
     tensors = official(shape, **options)
     if path.suffix == ".safetensors":
         from safetensors.torch import save_file
@@ -62,7 +62,7 @@ def save_official(path: Path, shape: dict[str, Any] = TINY, **options: Any) -> P
 
 
 def save_folder(folder: Path, shape: dict[str, Any] = TINY, **text: Any) -> Path:
-    """Write a small model of open_clip as it saves them: a configuration beside the weights."""
+    """Write a small model of open_clip in its own format: a configuration beside the weights."""
     import open_clip
     from safetensors.torch import save_file
 
@@ -73,8 +73,8 @@ def save_folder(folder: Path, shape: dict[str, Any] = TINY, **text: Any) -> Path
     written = {"model_cfg": config, "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3}}
     (folder / "open_clip_config.json").write_text(json.dumps(written), encoding="utf-8")
     torch.manual_seed(0)
-    made = open_clip.CustomTextCLIP if text else CLIP
-    model = made(**{key: value for key, value in config.items() if key != "custom_text"})
+    model_class = open_clip.CustomTextCLIP if text else CLIP
+    model = model_class(**{key: value for key, value in config.items() if key != "custom_text"})
     save_file(model.state_dict(), folder / "open_clip_model.safetensors")
     return folder
 
@@ -86,7 +86,7 @@ def save_cross_encoder(folder: Path, *, outputs: int = 1, seed: int = 0) -> Path
     torch.manual_seed(seed)
     folder.mkdir(parents=True, exist_ok=True)
     letters = [chr(n) for n in range(97, 123)]
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{one}" for one in letters)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters)]
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
     shape = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 64}

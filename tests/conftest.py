@@ -84,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let hypothesis try few examples, and many with --long.
 
-    A shell starts a command in the background with interrupts ignored, and the commands that tests
+    A shell starts a background command with interrupts ignored, and the commands that tests
     interrupt would inherit that.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -107,10 +107,10 @@ class _TorchModule(pytest.Module):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of each place in `TOGETHER` in one process, and spread all others.
+    """Run the tests of each place in `TOGETHER` in one process, and distribute all others.
 
-    `xdist_group` would do so as well, but pytest-xdist 3.8 appends the group to the id of a test,
-    and pytest 9.2 no longer takes that id over.
+    `xdist_group` would do the same, but pytest-xdist 3.8 appends the group to the id of a test,
+    and pytest 9.2 no longer accepts that id.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -132,9 +132,9 @@ def pytest_pycollect_makemodule(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what does not run here, and mark what --long changes.
+    """Skip tests that cannot run here, and mark those that --long changes.
 
-    `long` is given to tests whose number of trials or examples --long raises: those that use the
+    `long` marks tests for which --long raises the number of trials or examples: those that use the
     fixtures `rounds` or `long`, and those of hypothesis.
     """
     for item in items:
@@ -150,11 +150,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Print the sums of the numbers that tests record, and of the lengths of the lists."""
+    """Print the sums of the numbers that tests record, and of the lengths of recorded lists."""
     counts: dict[str, int] = {}
     for report in terminalreporter.stats.get("passed", ()):
-        for name, found in report.user_properties:
-            counts[name] = counts.get(name, 0) + (found if isinstance(found, int) else len(found))
+        for name, value in report.user_properties:
+            counts[name] = counts.get(name, 0) + (value if isinstance(value, int) else len(value))
     for name, count in counts.items():
         terminalreporter.write_line(f"{name}: {count}")
 
@@ -175,10 +175,10 @@ def _no_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(scope="session")
 def rounds(request: pytest.FixtureRequest, long: bool) -> Callable[[int, int], int]:
-    """How often a loop is run: `rounds(few, whole)`.
+    """The number of runs of a loop: `rounds(few, whole)`.
 
     `few` in `make test`, `whole` with --long, as in `make test-all`, and with --sample=SHARE that
-    share of `whole`, but at least `few`. A loop that picks its cases takes a seeded sample of them.
+    share of `whole`, but at least `few`. A loop over chosen cases takes a seeded sample of them.
     """
     share = 1.0 if long else request.config.getoption("--sample")
 
@@ -258,7 +258,7 @@ def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:
 
 
 def install_plug_in(folder: Path, entry_points: str) -> None:
-    """Write the metadata of an installed package, which offers these; the folder is importable."""
+    """Write the metadata of a package with these entry points to an importable folder."""
     metadata = folder / "plug_in-1.dist-info"
     metadata.mkdir(exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
@@ -278,7 +278,7 @@ def write_fruits(root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fruit_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with fruits/ and the base kb/ made of it, to be copied and not changed."""
+    """A folder with fruits/ and its base kb/, to be copied and not changed."""
     root = tmp_path_factory.mktemp("template")
     with KnowledgeBase.open(root / "kb", create=True) as base:
         base.ingest(write_fruits(root))
@@ -287,9 +287,9 @@ def fruit_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fruit_base(tmp_path: Path, fruit_template: Path) -> Path:
-    """The folder fruits/ beside a base kb/ that holds it; copied, and so cheaper than an ingest.
+    """The folder fruits/ beside its base kb/; copied, which is cheaper than an ingest.
 
-    Sources are named by the place of the template: tests of `ingest` and `sync` make their own.
+    Sources are named by paths in the template: tests of `ingest` and `sync` create their own base.
     """
     return shutil.copytree(fruit_template, tmp_path, dirs_exist_ok=True) / "fruits"
 
@@ -304,8 +304,8 @@ def write_records(path: Path, records: list[dict]) -> Path:
 def connect(file: Path) -> apsw.Connection:
     """Connect to a database with page checksums, to read or change it without ku-rag."""
     if "cksmvfs" not in apsw.vfs_names():
-        with closing(apsw.Connection(":memory:")) as other:
-            apsw.sqlite_extra.load(other, "cksumvfs")
+        with closing(apsw.Connection(":memory:")) as connection:
+            apsw.sqlite_extra.load(connection, "cksumvfs")
     return apsw.Connection(str(file), vfs="cksmvfs")
 
 
@@ -315,19 +315,19 @@ def lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
         "SELECT u.id, c.text, l.owned FROM unit_chunks l JOIN units u ON u.row = l.unit "
         "JOIN chunks c ON c.row = l.chunk ORDER BY u.id, c.text, l.owned"
     )
-    found: dict[str, list[tuple[str, int]]] = {}
+    result: dict[str, list[tuple[str, int]]] = {}
     for unit, text, owned in rows:
-        found.setdefault(unit, []).append((text, owned))
-    return found
+        result.setdefault(unit, []).append((text, owned))
+    return result
 
 
 def everywhere(kb: KnowledgeBase) -> list[tuple[str, str]]:
-    """(table, value) of every text and blob in every table, those of the keyword index included."""
+    """(table, value) of every text and blob in every table, including the keyword index."""
     connection = kb._database.connection
-    found = []
+    entries = []
     for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
         for row in connection.execute(f'SELECT * FROM "{table}"'):
             for value in row:
                 text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-                found.append((table, text))
-    return found
+                entries.append((table, text))
+    return entries

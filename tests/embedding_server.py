@@ -43,7 +43,8 @@ def save_model(path: Path, seed: int = 0) -> Path:
 
     rng = np.random.default_rng(seed)
     letters = string.ascii_lowercase + string.digits + string.punctuation
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *("\u2581" + one for one in letters), *letters]
+    starts = ["\u2581" + letter for letter in letters]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *starts, *letters]
     file = GGUFWriter(path, "bert")
     file.add_context_length(_CONTEXT)
     file.add_embedding_length(WIDTH)
@@ -159,7 +160,7 @@ def save_picture_model(folder: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def serving_llama(model: Path, tower: Path | str = "") -> Iterator[str]:
-    """Run llama.cpp's server with a model; the address of its interface."""
+    """Run llama.cpp's server with a model, and yield the address of its interface."""
     command = [sys.executable, "-c", _RUN, str(model), str(tower)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, **pipes) as server:
@@ -187,12 +188,12 @@ def items(body: dict[str, Any]) -> list[str]:
 
 
 def vector(item: str, dim: int = 8) -> list[float]:
-    """A vector that no other item has, of any length."""
+    """A vector of a given length that differs for each item."""
     return [float(n) for n in np.random.default_rng(crc32(item.encode())).normal(size=dim)]
 
 
 def recording(
     by: Callable[[dict[str, Any]], Said] | None = None,
 ) -> AbstractContextManager[Endpoint]:
-    """A server that gives each item its own vector of 8 numbers, and keeps the requests."""
+    """A server that returns a separate vector of 8 numbers for each item and records requests."""
     return serving(by=by or (lambda body: embeddings(map(vector, items(body)))))

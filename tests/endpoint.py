@@ -1,4 +1,4 @@
-"""A web server on this machine that speaks the chat-completions interface, well or badly."""
+"""A web server on this machine with the chat-completions interface, correct or faulty."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def model_at(url: str, model: str = "m-1", **options: Any) -> EndpointMLLM:
 class Said:
     """One response.
 
-    `body` is JSON-ready or bytes; with `cut` that many bytes of it are sent before the server
-    hangs up; `gate` is called before anything is sent; with `drip` a byte is sent at a time until
-    nobody listens or the event is set.
+    `body` is JSON-ready or bytes. With `cut`, the server sends that many bytes of it and hangs up.
+    `gate` is called before anything is sent. With `drip`, one byte is sent at a time until nobody
+    listens or the event is set.
     """
 
     body: Any = None
@@ -65,15 +65,15 @@ def says(text: Any, *, finish: str | None = "stop", usage: bool = True, **more: 
 
 
 def fails(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Said:
-    """An error as OpenAI words it."""
+    """An error in OpenAI's format."""
     return Said({"error": {"message": message, **more}}, status, headers or {})
 
 
 @dataclass
 class Endpoint:
-    """What is said, in order or by a function of the request's body, and what was asked.
+    """The responses, in order or by a function of the request's body, and the recorded requests.
 
-    `listed` is what GET returns, the list of models.
+    `listed` is the response to GET, the list of models.
     """
 
     says: list[Said] | Callable[[dict[str, Any]], Said] = field(default_factory=list)
@@ -85,23 +85,23 @@ class Endpoint:
 
     def pictures(self, at: int) -> list[Image.Image]:
         """The pictures in a request, decoded."""
-        found = []
+        images = []
         for message in self.bodies[at]["messages"]:
             if isinstance(message["content"], list):
                 for part in message["content"]:
                     if part["type"] == "image_url":
                         data = base64.b64decode(part["image_url"]["url"].partition(",")[2])
-                        found.append(Image.open(io.BytesIO(data)))
-        return found
+                        images.append(Image.open(io.BytesIO(data)))
+        return images
 
     def texts(self, at: int) -> list[str]:
-        """The words of each message of a request."""
-        found = []
+        """The texts of each message of a request."""
+        texts = []
         for message in self.bodies[at]["messages"]:
             content = message["content"]
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            found.append("\n".join(part["text"] for part in parts if part["type"] == "text"))
-        return found
+            texts.append("\n".join(part["text"] for part in parts if part["type"] == "text"))
+        return texts
 
 
 class _Server(ThreadingHTTPServer):
@@ -131,23 +131,24 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.bodies.append(body)
             endpoint.headers.append({k.lower(): v for k, v in self.headers.items()})
             endpoint.paths.append(self.path)
-            said = endpoint.says(body) if callable(endpoint.says) else endpoint.says.pop(0)
-        self.respond(said)
+            response = endpoint.says(body) if callable(endpoint.says) else endpoint.says.pop(0)
+        self.respond(response)
 
-    def respond(self, said: Said) -> None:
-        if said.gate:
-            said.gate()
-        data = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
-        self.send_response(said.status)
-        for name, value in {"Content-Type": "application/json", **said.headers}.items():
+    def respond(self, response: Said) -> None:
+        if response.gate:
+            response.gate()
+        body = response.body
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(response.status)
+        for name, value in {"Content-Type": "application/json", **response.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data) + (1 << 20 if said.drip else 0)))
+        self.send_header("Content-Length", str(len(data) + (1 << 20 if response.drip else 0)))
         self.end_headers()
-        if said.drip:
-            while not said.drip.wait(0.02):
+        if response.drip:
+            while not response.drip.wait(0.02):
                 self.wfile.write(b" ")
-        self.wfile.write(data[: said.cut])
-        if said.cut is not None:
+        self.wfile.write(data[: response.cut])
+        if response.cut is not None:
             self.close_connection = True
 
 
@@ -155,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(
     *answers: Said, by: Callable[[dict[str, Any]], Said] | None = None
 ) -> Iterator[Endpoint]:
-    """Serve these answers, one for each request, or those of a function."""
+    """Serve these responses, one for each request, or those of a function."""
     endpoint = Endpoint(by or list(answers))
     server = _Server(("127.0.0.1", 0), _Handler)
     server.endpoint = endpoint

@@ -1,4 +1,4 @@
-"""Small networks as ONNX files with encoder.json, as exports of CLIP, SigLIP and DINO have them."""
+"""Small networks as ONNX files with encoder.json, like exports of CLIP, SigLIP and DINO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that sends prepared bytes, whatever HTTP says of them."""
+"""A server that sends prepared bytes, whether or not they are valid HTTP."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def response(body: Any, status: int = 200, *, length: int | None = None, **heade
 
 
 def completion(text: Any, **choice: Any) -> bytes:
-    """The response with a reply."""
+    """A response with a reply."""
     message = {"role": "assistant", "content": text}
     return response({"choices": [{"message": message, "finish_reason": "stop", **choice}]})
 
 
 @dataclass
 class FaultyServer:
-    """Sends the scripts in order, the last one again and again.
+    """Sends the scripts in order, and repeats the last one.
 
     Attributes:
-        requests: lines of the requests that came.
+        requests: lines of the received requests.
         over: ends scripts without end.
     """
 

@@ -19,7 +19,7 @@ CONTEXT = 8_192
 
 @contextmanager
 def serving_language_model(log: Path) -> Iterator[str]:
-    """Serve the model in another process, and give the address of its endpoint."""
+    """Serve the model in another process, and yield the address of its endpoint."""
     with (
         log.open("wb") as errors,
         subprocess.Popen(
@@ -47,7 +47,7 @@ def serve() -> None:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
     parameters.n_ctx, parameters.n_parallel = CONTEXT, 1
-    # Two threads on a busy machine wait for each other, and are slower by a factor of ten.
+    # Two threads on a busy machine wait for each other and are ten times slower.
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(parameters)
     sys.stdout.write(f"{server.listening_address}\n")

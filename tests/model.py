@@ -1,4 +1,4 @@
-"""A plain Python model of a knowledge base, and how to compare a base with it."""
+"""A plain Python model of a knowledge base, and its comparison with a base."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = ("Beta", "Zeta")
 
 @dataclass
 class Source:
-    """What a source says of a unit: its name for it, texts, and the content of pictures."""
+    """The statements of a source about a unit: its name, texts, and the content of pictures."""
 
     name: str | None = None
     texts: list[str] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Source:
 
 @dataclass
 class ModelUnit:
-    """A unit: its sources, and what an update has replaced."""
+    """A unit: its sources, and the values that an update has replaced."""
 
     sources: dict[Any, Source] = field(default_factory=dict)
     renamed: str | None = None
@@ -32,7 +32,7 @@ class ModelUnit:
 
     @property
     def names(self) -> set[str]:
-        """All names that it has."""
+        """All its names."""
         if self.renamed:
             return {self.renamed}
         return {source.name for source in self.sources.values() if source.name}
@@ -49,11 +49,11 @@ class ModelUnit:
 
 
 class Model:
-    """What a base should hold after the same changes.
+    """The expected content of a base after the same changes.
 
     Attributes:
         units: by id.
-        entities: by name, the relations that start there: (relation, target).
+        entities: the relations that start at an entity, by its name: (relation, target).
         files: content of the files that the last sync read, by unit.
     """
 
@@ -86,7 +86,7 @@ class Model:
         self._update(unit_id).pictures = pictures
 
     def rename(self, unit_id: str, name: str) -> None:
-        """Give a unit one name instead of all that it had."""
+        """Replace all names of a unit by one."""
         self._update(unit_id)
         self.units[unit_id].renamed = name
 
@@ -103,13 +103,13 @@ class Model:
     def sync(self, folder: Path) -> None:
         """Read the folder of files as `sync` does."""
         paths = {name: folder / name / "about.txt" for name in FILES}
-        # What came is taken in before what is gone goes: a new text may name, and keep, a unit.
+        # New content is added before old content is deleted: a new text may name, and keep, a unit.
         for name, path in paths.items():
             data = path.read_bytes() if path.exists() else None
             if data is not None and self.files.get(name) != data:
                 self.files[name] = data
                 self.add(name, "file", Source(name, [data.decode()]))
-        # All that is gone goes at once: its texts keep no unit.
+        # All deleted sources are removed at once: their texts keep no unit.
         gone = [name for name in self.files if not paths[name].exists()]
         for name in gone:
             del self.files[name]
@@ -128,8 +128,8 @@ class Model:
         names = self.units[unit_id].names or {unit_id}
         return any(
             name.lower() in text.lower()
-            for other, unit in self.units.items()
-            if other != unit_id
+            for owner_id, unit in self.units.items()
+            if owner_id != unit_id
             for text in unit.texts
             for name in names
         )
@@ -147,32 +147,32 @@ class Model:
     # ---- comparison ----------------------------------------------------------------------------
 
     def check(self, kb: KnowledgeBase) -> None:
-        """Compare what a base lists, shows and counts.
+        """Compare the content that a base lists, shows and counts.
 
         Raises:
             AssertionError: it differs.
         """
-        shown = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
-        assert sorted(shown) == sorted([*self.units, *self.entities])
+        details = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
+        assert sorted(details) == sorted([*self.units, *self.entities])
         for unit_id, unit in self.units.items():
-            fields = shown[unit_id]
+            fields = details[unit_id]
             assert sorted(fields["texts"]) == unit.texts
             assert {Path(image).read_bytes() for image in fields["images"]} == unit.pictures
             assert {fields["name"], *fields["aliases"]} == (unit.names or {unit_id})
             if unit.metadata is not None:
                 assert fields["metadata"] == unit.metadata
         for name, relations in self.entities.items():
-            stated = shown[name]["relations"]
-            assert {(one["relation"], one["target"]) for one in stated} == relations
+            stated = details[name]["relations"]
+            assert {(relation["relation"], relation["target"]) for relation in stated} == relations
         counts = kb.stats().counts
-        assert counts["units"] == len(shown)
+        assert counts["units"] == len(details)
         assert counts["chunks"] == sum(len(unit.texts) for unit in self.units.values())
         pictures = set().union(*(unit.pictures for unit in self.units.values()))
         assert counts["images"] == len(pictures)
         assert counts["relations"] == sum(len(stated) for stated in self.entities.values())
 
     def check_search(self, kb: KnowledgeBase, word: str) -> None:
-        """Compare the units whose texts hold a word that no text holds for another reason.
+        """Compare the units whose texts contain a word that no text contains for another reason.
 
         Raises:
             AssertionError: they differ.

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Release:
-    """What is served, how badly, and what was asked for.
+    """The served files, the faults of the server, and the recorded requests.
 
-    `cuts` are how many bytes of a body the next answers send before they hang up. With `commit`
-    it answers as the Hub does. `moved` sends requests for a path on to another address.
+    `cuts` are the numbers of bytes that the next responses send before they hang up. With `commit`,
+    the server acts as the Hub. `moved` redirects requests for a path to another address.
     """
 
     files: dict[str, bytes]
@@ -24,11 +24,11 @@ class Release:
     chunked: bool = False
     cuts: list[int] = field(default_factory=list)
     moved: dict[str, str] = field(default_factory=dict)
-    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
     def ranges_asked(self) -> list[str]:
-        return [headers.get("Range", "") for kind, _, headers in self.asked if kind == "GET"]
+        return [headers.get("Range", "") for kind, _, headers in self.requests if kind == "GET"]
 
 
 class _Server(ThreadingHTTPServer):
@@ -55,16 +55,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[start:][:cut])
 
     def _answer(self) -> tuple[int, bytes]:
-        """Send the head; where the body begins, and the body."""
+        """Send the head; return the start of the body, and the body."""
         release, path = self.server.release, self.path.partition("?")[0]
-        release.asked.append((self.command, path, dict(self.headers)))
+        release.requests.append((self.command, path, dict(self.headers)))
         body = release.files.get(path)
         if path in release.moved:
             return self._head(302, Location=release.moved[path])
         if body is None:
             return self._head(404)
-        asked = self.headers.get("Range", "bytes=0-") if release.ranges else "bytes=0-"
-        start = int(asked.removeprefix("bytes=").partition("-")[0])
+        byte_range = self.headers.get("Range", "bytes=0-") if release.ranges else "bytes=0-"
+        start = int(byte_range.removeprefix("bytes=").partition("-")[0])
         if start > len(body):
             return self._head(416)
         headers = {"ETag": f'"{_etag(body)}"'}
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _etag(body: bytes) -> str:
-    """As the Hub names a file: by sha256 above 10 MB, by git's hash below."""
+    """The tag of a file on the Hub: its sha256 above 10 MB, its git hash below."""
     if len(body) > 10_000_000:
         return hashlib.sha256(body).hexdigest()
     return hashlib.sha1(b"blob %d\0%s" % (len(body), body)).hexdigest()

@@ -1,4 +1,4 @@
-"""Which servers are the same, and which of them get a secret, by the headers that they record."""
+"""The equality of servers, and the servers that get a secret, by the headers that they record."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_client_has_ports_of_its_own():
     assert origin("tcp://host", MILVUS) != origin("http://host", MILVUS)
 
 
-# ---- who gets the key --------------------------------------------------------------------------
+# ---- recipients of the key ---------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -126,20 +126,20 @@ def configure(**settings):
 
 
 def sent(endpoint):
-    """The keys that came, one for each request."""
+    """The received keys, one for each request."""
     return [headers.get("authorization") for headers in endpoint.headers]
 
 
 def judge(ku, tmp_path, *options):
-    """Have a model answer and another one judge."""
-    asked = {"question": QUESTION[2], "answers": ["Peru"]}
-    (tmp_path / "q.jsonl").write_text(json.dumps(asked))
+    """Let a model answer and another one judge."""
+    record = {"question": QUESTION[2], "answers": ["Peru"]}
+    (tmp_path / "q.jsonl").write_text(json.dumps(record))
     run = ku("eval", "q.jsonl", "--measure", "judged", "--mllm", "m-1", "--judge", "m-2", *options)
     assert run.code == 0, run.err
 
 
 def models(endpoint):
-    """The models that were asked."""
+    """The models in the requests."""
     return {body["model"] for body in endpoint.bodies}
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_only_the_base_names_gets_no_key(ku, tmp_path, foreign, ca
     assert models(foreign) == {"m-1", "m-2"}
     assert len(sent(foreign)) >= 8
     assert set(sent(foreign)) == {None}
-    [line] = [one.getMessage() for one in caplog.records if one.name == "ku_rag"]
+    [line] = [entry.getMessage() for entry in caplog.records if entry.name == "ku_rag"]
     assert line.startswith(f"'{foreign.url}' does not get OPENAI_API_KEY, because only ku.toml")
 
 
@@ -219,11 +219,11 @@ def test_an_address_of_the_base_at_the_server_of_the_user_gets_the_key(
 
 
 @pytest.mark.parametrize(
-    "other", ["http://localhost:{}", "https://127.0.0.1:{}", "http://127.0.0.1"]
+    "address", ["http://localhost:{}", "https://127.0.0.1:{}", "http://127.0.0.1"]
 )
-def test_another_host_scheme_or_port_is_another_server(ku, monkeypatch, foreign, other):
-    configure(mllm_judge_url=other.format(foreign.url.rpartition(":")[2]))
-    # The same server is the user's for vectors, which need another secret.
+def test_another_host_scheme_or_port_is_another_server(ku, monkeypatch, foreign, address):
+    configure(mllm_judge_url=address.format(foreign.url.rpartition(":")[2]))
+    # The user named the same server for vectors, which need another secret.
     monkeypatch.setenv("KU_INDEX_URI", foreign.url)
     assert ku(*QUESTION).out.splitlines()[0] == "Peru"
     assert set(sent(foreign)) == {None}
@@ -274,22 +274,22 @@ def test_every_address_among_the_settings_names_its_secret():
 
 
 def test_doctor_says_where_keys_are_sent(ku, tmp_path, monkeypatch, foreign):
-    def seen():
+    def configuration_line():
         [line] = [line for line in ku("doctor").out.splitlines() if "configuration:" in line]
         return line
 
     file = tmp_path / "config" / "ku-rag" / "ku.toml"
-    assert seen() == (
+    assert configuration_line() == (
         f"ok  configuration: none in {file}; OPENAI_API_KEY is not sent to {foreign.url}, which "
         "only ku.toml names"
     )
     configure(mllm_url="http://127.0.0.1:1/v1", index_engine="milvus", index_uri="http://a:b@c")
-    assert seen() == (
+    assert configuration_line() == (
         f"ok  configuration: {file}; OPENAI_API_KEY is sent to http://127.0.0.1:1/v1; "
         f"OPENAI_API_KEY is not sent to {foreign.url}, which only ku.toml names; "
         "KU_MILVUS_TOKEN is not set, and would be sent to c"
     )
     configure(mllm_url="", mllm_judge_url="")
-    assert seen().endswith("OPENAI_API_KEY is sent to https://api.openai.com/v1")
+    assert configuration_line().endswith("OPENAI_API_KEY is sent to https://api.openai.com/v1")
     configure(k_units=0)
     assert f"NO  configuration: {file}: k_units is 0" in ku("doctor").out

@@ -1,4 +1,4 @@
-"""What the Python methods refuse: one sentence each, and nothing is lost."""
+"""Arguments that the Python methods refuse: one sentence each, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.conftest import picture
 
 
 def unit_vectors(rows, dim=512):
-    made = np.zeros((rows, dim), np.float32)
-    made[np.arange(rows), np.arange(rows)] = 1.0
-    return made
+    vectors = np.zeros((rows, dim), np.float32)
+    vectors[np.arange(rows), np.arange(rows)] = 1.0
+    return vectors
 
 
 # ---- units ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"texts": "hello"}, r"texts is 'hello', one where .* write texts=\['hello'\]"),
         ({"aliases": "hello"}, "aliases is 'hello', one where several"),
@@ -49,8 +49,8 @@ def unit_vectors(rows, dim=512):
         ({"relations": Relation("borders", "France")}, "one Relation where several"),
     ],
 )
-def test_a_unit_is_checked_where_it_is_made(fields, said):
-    with pytest.raises(BadInput, match=said):
+def test_a_unit_is_checked_where_it_is_made(fields, message):
+    with pytest.raises(BadInput, match=message):
         Unit(**({"name": "Lamp"} | fields))
 
 
@@ -68,9 +68,9 @@ def test_a_relation_is_checked_where_it_is_made(fields):
 
 
 def test_lists_become_tuples_and_texts_paths(tmp_path):
-    shown = picture(tmp_path / "p.png", 1)
-    unit = Unit("Lamp", aliases=["Light"], images=[str(shown)], texts=iter(["It shines."]))
-    assert (unit.aliases, unit.images, unit.texts) == (("Light",), (shown,), ("It shines.",))
+    photo = picture(tmp_path / "p.png", 1)
+    unit = Unit("Lamp", aliases=["Light"], images=[str(photo)], texts=iter(["It shines."]))
+    assert (unit.aliases, unit.images, unit.texts) == (("Light",), (photo,), ("It shines.",))
 
 
 def test_a_base_adds_units_only_and_no_blank_ids(kb):
@@ -120,7 +120,7 @@ def test_update_takes_what_a_unit_takes(kb, fields):
 
 
 @pytest.mark.parametrize(
-    ("vectors", "said"),
+    ("vectors", "message"),
     [
         (unit_vectors(1), "vectors is a ndarray: expected a mapping"),
         ({"text": unit_vectors(1)}, "has 'text': expected 'texts' or 'images'"),
@@ -135,8 +135,8 @@ def test_update_takes_what_a_unit_takes(kb, fields):
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_ready_made_vectors_are_checked(kb, vectors, said):
-    with pytest.raises(BadInput, match=said):
+def test_ready_made_vectors_are_checked(kb, vectors, message):
+    with pytest.raises(BadInput, match=message):
         kb.add(Unit("Lamp", id="lamp", texts=("It shines.",)), vectors=vectors)
     assert kb.stats().counts["units"] == 0
 
@@ -148,15 +148,15 @@ def test_ready_made_vectors_may_be_lists_or_none(kb):
 
 
 def test_one_picture_twice_has_no_two_vectors(kb, tmp_path):
-    shown = picture(tmp_path / "p.png", 1)
-    (tmp_path / "q.png").write_bytes(shown.read_bytes())
-    unit = Unit("Lamp", id="lamp", images=(shown, tmp_path / "q.png"))
+    photo = picture(tmp_path / "p.png", 1)
+    (tmp_path / "q.png").write_bytes(photo.read_bytes())
+    unit = Unit("Lamp", id="lamp", images=(photo, tmp_path / "q.png"))
     with pytest.raises(BadInput, match="images 0 and 1 are the same picture"):
         kb.add(unit, vectors={"images": unit_vectors(2)})
     assert kb.add(unit).images == 1
 
 
-# ---- asking --------------------------------------------------------------------------------------
+# ---- queries -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 2.7, "3", pytest.param(10**5000, id="huge")])
@@ -194,7 +194,7 @@ def test_questions_are_texts(kb):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("folder.png", "is not a file"),
         ("pipe.png", "is not a file"),
@@ -202,19 +202,19 @@ def test_questions_are_texts(kb):
         ("", "empty"),
     ],
 )
-def test_pages_go_into_files_only(kb, tmp_path, name, said):
+def test_pages_go_into_files_only(kb, tmp_path, name, message):
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         kb.query(None, "What is it?", passage=tmp_path / name if name else "")
 
 
 def test_a_page_is_not_written_over_the_picture_that_was_asked_about(kb, tmp_path):
-    shown = picture(tmp_path / "p.png", 1)
-    before = shown.read_bytes()
+    photo = picture(tmp_path / "p.png", 1)
+    before = photo.read_bytes()
     with pytest.raises(BadInput, match="written over the picture"):
-        kb.query(shown, "What is it?", passage=shown)
-    assert shown.read_bytes() == before
+        kb.query(photo, "What is it?", passage=photo)
+    assert photo.read_bytes() == before
 
 
 def test_a_report_is_written_through_a_link(kb, tmp_path):
@@ -248,7 +248,7 @@ def test_a_picture_file_has_a_largest_size(kb, tmp_path):
         kb.search(image=tmp_path / "p.png")
 
 
-# ---- opening, making, closing --------------------------------------------------------------------
+# ---- opening, creating, closing ------------------------------------------------------------------
 
 
 def test_a_closed_base_says_so(tmp_path):
@@ -325,14 +325,14 @@ def test_many_units_are_a_list_of_units(kb, units):
 
 
 def test_too_little_memory_is_no_broken_picture(kb, tmp_path, monkeypatch):
-    shown = picture(tmp_path / "p.png", 1)
+    photo = picture(tmp_path / "p.png", 1)
 
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", exhausted)
     with pytest.raises(MemoryError):
-        kb.query(shown, "What is it?")
+        kb.query(photo, "What is it?")
 
 
 def test_an_encoder_that_takes_nothing_is_given_nothing(tmp_path):

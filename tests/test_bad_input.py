@@ -1,4 +1,4 @@
-"""Bad input, end to end: one clear sentence each, the rest goes on, nothing is lost."""
+"""Bad input, end to end: one clear sentence each; the rest continues, nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import picture, write_records
 
 
 def png_of(width, height):
-    """A PNG whose header promises a size that nobody should decode."""
+    """A PNG whose header states a size that nobody should decode."""
 
     def block(kind, data):
         body = kind + data
@@ -54,7 +54,7 @@ BROKEN_PICTURES = {
 
 @pytest.mark.parametrize("name", BROKEN_PICTURES)
 def test_a_broken_picture_is_left_out_and_its_unit_stays(kb, tmp_path, name):
-    data, said = BROKEN_PICTURES[name]
+    data, reason = BROKEN_PICTURES[name]
     folder = tmp_path / "things" / "Lamp"
     picture(folder / "good.png", 1)
     (folder / "about.txt").write_text("It shines.", encoding="utf-8")
@@ -63,7 +63,7 @@ def test_a_broken_picture_is_left_out_and_its_unit_stays(kb, tmp_path, name):
         report = kb.ingest(tmp_path / "things")
         (left_out,) = report.quarantined
         assert left_out.item == str(folder / name)
-        assert said in left_out.reason
+        assert reason in left_out.reason
     assert report.units_unchanged == 1
     assert kb.show("Lamp").counts == {
         "chunks": 1,
@@ -75,19 +75,19 @@ def test_a_broken_picture_is_left_out_and_its_unit_stays(kb, tmp_path, name):
     (folder / name).write_bytes(jpeg())
     assert kb.ingest(tmp_path / "things").images_added == 1
     (folder / name).write_bytes(data)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=reason):
         kb.add(Unit("Torch", id="t", images=(folder / name,)))
     assert kb.stats().counts["units"] == 1
 
 
 def test_odd_pictures_are_taken_in_and_found_again(kb, tmp_path):
     base = Image.open(picture(tmp_path / "base.png", 5, (300, 200))).convert("RGB")
-    other = Image.open(picture(tmp_path / "other.png", 6, (300, 200))).convert("RGB")
+    second = Image.open(picture(tmp_path / "other.png", 6, (300, 200))).convert("RGB")
     turned = base.transpose(Image.Transpose.ROTATE_90)
     exif = Image.Exif()
     exif[0x0112] = 6
     kinds = {
-        "animated": saved(base, format="GIF", save_all=True, append_images=[other]),
+        "animated": saved(base, format="GIF", save_all=True, append_images=[second]),
         "cmyk": saved(base.convert("CMYK"), format="JPEG"),
         "turned": saved(turned, format="JPEG", exif=exif),
         "palette": saved(base.quantize(32), format="PNG"),
@@ -101,8 +101,8 @@ def test_odd_pictures_are_taken_in_and_found_again(kb, tmp_path):
     (tmp_path / "u" / "grey" / "p.png").write_bytes(saved(sixteen, format="PNG"))
     report = kb.ingest(tmp_path / "u")
     assert (report.units_added, report.quarantined) == (5, [])
-    found = {unit.id for unit in kb.search(image=base, k=4).units}
-    assert found == set(kinds)
+    ids = {unit.id for unit in kb.search(image=base, k=4).units}
+    assert ids == set(kinds)
 
 
 def test_texts_that_are_no_text_are_left_out(kb, tmp_path):
@@ -118,10 +118,10 @@ def test_texts_that_are_no_text_are_left_out(kb, tmp_path):
     (folder / "wide.txt").write_bytes("It shines.".encode("utf-16"))
     picture(folder / "lamp.png", 1)
     report = kb.ingest(tmp_path / "things")
-    said = {os.path.basename(q.item): q.reason for q in report.quarantined}
-    assert set(said) == set(files)
+    reasons = {os.path.basename(q.item): q.reason for q in report.quarantined}
+    assert set(reasons) == set(files)
     for name, (_, expected) in files.items():
-        assert expected in said[name]
+        assert expected in reasons[name]
     assert kb.show("Lamp").to_dict()["texts"] == ["It shines."]
 
 
@@ -159,9 +159,9 @@ def test_records_that_are_broken_are_named_by_their_line(kb, tmp_path):
     path = tmp_path / "in" / "u.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     report = kb.ingest(path)
-    said = [f"{q.item}: {q.reason}" for q in report.quarantined]
+    messages = [f"{q.item}: {q.reason}" for q in report.quarantined]
     assert report.units_added == 4
-    assert len(said) == 8
+    assert len(messages) == 8
     for expected in (
         "../outside.png",
         "/etc/passwd",
@@ -172,7 +172,7 @@ def test_records_that_are_broken_are_named_by_their_line(kb, tmp_path):
         "u.jsonl:7",
         "u.jsonl:8",
     ):
-        assert any(expected in one for one in said), expected
+        assert any(expected in message for message in messages), expected
     assert kb.show("a").counts["images"] == 1
     assert kb.show("a").name == "Alpha"
     assert kb.show("d").to_dict()["texts"] == ["Kept."]
@@ -188,7 +188,7 @@ def test_a_repeated_key_of_a_large_object_is_found_soon():
 
 
 def test_a_file_of_a_million_records_is_streamed(tmp_path):
-    """Reading holds a record at a time: the file is 30 times larger than the memory it takes."""
+    """Reading holds one record at a time: the file is 30 times larger than the memory used."""
     import tracemalloc
 
     from ku_rag.ingest.readers.folder import read
@@ -218,7 +218,7 @@ def test_a_base_that_may_only_be_read_answers_and_refuses_changes(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_is_read_as_it_lies(tmp_path):
-    """SQLite's own view of a read-only folder, which root does not have: no log can be made."""
+    """SQLite's own view of a read-only folder, which root does not have: no log can be created."""
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Lamp", id="lamp", texts=("It shines.",)))
     for folder in (tmp_path / "kb", *(tmp_path / "kb").rglob("*")):

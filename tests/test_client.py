@@ -1,4 +1,4 @@
-"""A program does the same with a base and with a server of it."""
+"""A program works the same way with a base and with its server."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ONLY_LOCAL = {
     # maintenance, which reads or writes all of it: commands on that machine
     "compact", "extract", "reindex", "remove_extracted", "sync_index", "tune", "tune_confidence",
     "tune_texts", "upgrade", "verify",
-    # objects in memory, and a change that several calls make
+    # objects in memory, and a change of several calls
     "encoder", "mllm", "prompts", "segmenter", "transaction",
-    # a file of records that `ingest` uploads does the same
+    # a file of records that `ingest` uploads has the same effect
     "add_many",
     # deprecated
     "compare", "evaluate", "query_batch",
@@ -39,13 +39,13 @@ ONLY_LOCAL_GRAPH = {
     "export", "import_file",
     # work of a model on many pictures
     "caption", "captions",
-    # drawings, which pages show; `neighbourhood` has what they show
+    # drawings, which pages show; `neighbourhood` returns their content
     "draw", "drawing", "overview",
-    # the search of a paper, which `query(strict="mhmmkg")` does
+    # the search of a paper, which `query(strict="mhmmkg")` runs
     "search",
 }  # fmt: skip
 ONLY_LOCAL_ANSWERS = {
-    # what an answer rests on is checked in the base that has given it; the page stores it
+    # the sources of an answer are checked in the base that gave it; the page stores it
     "add",
     # maintenance
     "close", "compact", "remove_invalid", "replace_unit",
@@ -55,7 +55,7 @@ QUESTION = "What is the capital of this country?"
 
 @pytest.fixture(scope="module")
 def countries(tmp_path_factory):
-    """The folder of the first twelve countries of the demo, and the base kb/ made of it."""
+    """The folder of the first twelve countries of the demo, and its base kb/."""
     folder = build(tmp_path_factory.mktemp("demo"))
     records = RECORDS.read_text("utf-8").splitlines()[:12]
     (folder / "countries.jsonl").write_text("\n".join(records), "utf-8")

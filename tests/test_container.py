@@ -20,14 +20,14 @@ pytestmark = pytest.mark.slow
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}: {done.stderr[-3000:]}"
-    return done.stdout.strip()
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, f"{command}: {process.stderr[-3000:]}"
+    return process.stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def engine() -> str:
-    """The command of a container engine that runs here."""
+    """The command of a container engine that works here."""
     for name in ("docker", "podman"):
         if (
             shutil.which(name)

@@ -1,4 +1,4 @@
-"""The documentation says what the code does."""
+"""The documentation agrees with the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ku_rag.cli.commands import cli
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("docs", ".github", "skills")
-PAGES = [*ROOT.glob("*.md"), *(page for one in FOLDERS for page in (ROOT / one).rglob("*.md"))]
+PAGES = [*ROOT.glob("*.md"), *(path for f in FOLDERS for path in (ROOT / f).rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -32,7 +32,7 @@ def commands(group: click.Group = cli, above: str = "ku") -> Iterator[tuple[str,
 
 
 def anchors(page: Path) -> set[str]:
-    """The addresses of the headings of a Markdown page, as GitHub makes them."""
+    """The addresses of the headings of a Markdown page, as on GitHub."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
@@ -42,8 +42,8 @@ def anchors(page: Path) -> set[str]:
 def test_every_command_and_option_has_help_and_documentation(name, command):
     assert command.help
     assert command.help.partition("\n")[0].endswith(".")
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    assert [one.name for one in options if not one.help] == []
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    assert [option.name for option in options if not option.help] == []
     reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert f"\n## {name}\n" in reference
 
@@ -53,8 +53,8 @@ def test_every_command_and_option_has_help_and_documentation(name, command):
     [("cli.md", "reference"), ("decisions/README.md", "decisions"), ("site/llms.txt", "llms")],
 )
 def test_generated_pages_are_up_to_date(page, function):
-    made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))[function]()
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, "run `make docs`"
+    text = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))[function]()
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == text, "run `make docs`"
 
 
 def test_every_page_is_listed_twice_in_the_index():
@@ -81,18 +81,18 @@ def test_relative_links_resolve(page):
 
 def test_commands_in_the_readme_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:^(?:\$ )?|`)ku ([a-z]+)", text, re.MULTILINE))
-    assert named
-    assert named <= set(cli.commands)
+    names = set(re.findall(r"(?:^(?:\$ )?|`)ku ([a-z]+)", text, re.MULTILINE))
+    assert names
+    assert names <= set(cli.commands)
 
 
 def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command that the words after "ku" name, and its arguments."""
+    """The command in the words after "ku", and its arguments."""
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        _, found, words = command.resolve_command(click.Context(command), words)
-        assert found
-        command = found
+        _, subcommand, words = command.resolve_command(click.Context(command), words)
+        assert subcommand
+        command = subcommand
     return command, words
 
 
@@ -100,8 +100,8 @@ def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
 def test_commands_and_their_options_exist(page):
     for line in re.findall(r"(?:^(?:\$ )?|`)ku ([a-z][^`\n]*)", page.read_text("utf-8"), re.M):
         command, words = resolve(line.split())
-        known = {name for one in command.params for name in one.opts} | {"--help"}
-        assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= known, line
+        options = {name for option in command.params for name in option.opts} | {"--help"}
+        assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= options, line
 
 
 def test_commands_of_the_tables_of_the_papers_are_valid():
@@ -109,7 +109,7 @@ def test_commands_of_the_tables_of_the_papers_are_valid():
     written = re.findall(r"^ku (.+)$", text, re.M)
     options = re.findall(r"`(--[^`]+)`", "".join(re.findall(r"^\|.*", text, re.M)))
     assert min(len(written), len(options)) > 15
-    for line in (*written, *(f"eval mh --path q {one}" for one in options)):
+    for line in (*written, *(f"eval mh --path q {option}" for option in options)):
         command, words = resolve(shlex.split(line.replace("--every N", "--every 9")))
         command.make_context(line, words, parent=click.Context(cli, **cli.context_settings))
 
@@ -120,8 +120,8 @@ def test_make_targets_in_the_documentation_exist():
     for page in PAGES:
         if page.name != "CHANGELOG.md":
             text = page.read_text(encoding="utf-8")
-            named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
-            assert named <= targets, page
+            names = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+            assert names <= targets, page
 
 
 def test_every_folder_is_on_the_architecture_page():

@@ -1,8 +1,8 @@
-"""The commands of the README and the guides run in their order and print what the pages show.
+"""The commands of the README and the guides run in their order and print the documented output.
 
-Every line of a block ```sh is a command; a block ```text after it is what the last one prints. A
-block ```console has commands after "$ ", each followed by what it prints. "…" stands for any text
-of a line, and alone in a line for any lines. `NOT_RUN` names what is not run, with the reason.
+Every line of a block ```sh is a command; a block ```text after it is the output of the last one. A
+block ```console has commands after "$ ", each followed by its output. "…" stands for any text of a
+line, and alone in a line for any lines. `NOT_RUN` lists commands that do not run, with the reason.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ NOT_RUN = [
 
 
 def reason(page: Path, command: str) -> str:
-    """Return why a command is not run; "" if it is."""
-    for name, pattern, why in NOT_RUN:
-        if name in ("*", page.name) and re.match(pattern, command):
+    """Return why a command does not run; "" if it does."""
+    for name, regex, why in NOT_RUN:
+        if name in ("*", page.name) and re.match(regex, command):
             return why
     return ""
 
 
 def steps(page: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield each command of a page, with what it prints, as far as the page shows it."""
+    """Yield each command of a page with its output, as far as the page shows it."""
     last = None
     for kind, text in BLOCK.findall(page.read_text("utf-8")):
         if kind == "text":
@@ -89,11 +89,12 @@ def steps(page: Path) -> Iterator[tuple[str, str | None]]:
             last = None
         if kind == "console":
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-                command, _, shown = part.partition("\n")
-                yield command, shown or None
+                command, _, output = part.partition("\n")
+                yield command, output or None
             continue
         lines = text.replace("\\\n", "").splitlines()
-        commands = [one for line in lines for one in without_comment(line).split(" && ") if one]
+        parts = [part for line in lines for part in without_comment(line).split(" && ")]
+        commands = [part for part in parts if part]
         yield from ((command, None) for command in commands[:-1])
         last = commands[-1]
     if last:
@@ -112,20 +113,20 @@ def words(command: str, folder: Path) -> list[str]:
     return run.stdout.decode().split("\0")[:-1]
 
 
-def pattern(shown: str) -> str:
+def pattern(output: str) -> str:
     """Return the pattern of an output that a page shows."""
     lines = [
         "(?:.*\n)*" if line.strip() == "…" else ".*".join(map(re.escape, line.split("…"))) + "\n"
-        for line in shown.splitlines()
+        for line in output.splitlines()
     ]
     return "".join(lines)
 
 
-# ---- files that the pages speak of --------------------------------------------------------------
+# ---- files that the pages mention ---------------------------------------------------------------
 
 
 def readme(root: Path, _: str) -> None:
-    """The folders and files of the README, as it shows them."""
+    """The folders and files that the README shows."""
     for seed, (name, about) in enumerate(
         {
             "Mango": "Country: Peru\nMangoes are sweet and juicy.\n",
@@ -146,7 +147,7 @@ def readme(root: Path, _: str) -> None:
 
 
 def tour(root: Path, text: str) -> None:
-    """The folders and files of the tour, beside those of the README."""
+    """The folders and files of the tour, in addition to those of the README."""
     readme(root, text)
     picture(root / "photos" / "1.jpg", 0, (120, 80))
     shutil.copytree(root / "fruits", root / "data")
@@ -162,8 +163,8 @@ def tour(root: Path, text: str) -> None:
     picture(root / "papaya.jpg", 9)
     (graph,) = re.findall(r'```json\n(\{"entity": "Rathian".*?)```', text, re.DOTALL)
     (root / "monsters.jsonl").write_text(graph, encoding="utf-8")
-    (asked,) = re.findall(r'```json\n(\{"question": .*?)```', text, re.DOTALL)
-    (root / "questions.jsonl").write_text(asked, encoding="utf-8")
+    (record,) = re.findall(r'```json\n(\{"question": .*?)```', text, re.DOTALL)
+    (root / "questions.jsonl").write_text(record, encoding="utf-8")
 
 
 def lamp(root: Path, text: str) -> None:
@@ -220,15 +221,16 @@ def demo_template(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Path:
 
 def test_every_rule_names_a_command_and_every_page_with_commands_is_read():
     written = [(page, command) for page in PAGES for command, _ in steps(page)]
-    for name, why, _ in NOT_RUN:
-        assert any(name in ("*", page.name) and re.match(why, one) for page, one in written), why
+    for name, regex, _ in NOT_RUN:
+        commands = [command for page, command in written if name in ("*", page.name)]
+        assert any(re.match(regex, command) for command in commands), regex
     assert {page.name for page, _ in written} >= {*FILES, "evaluation.md", "planning.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_run_and_print_what_the_page_shows(page, ku, tmp_path, request, record_property):
     text = page.read_text("utf-8")
-    commands = [(command, shown) for command, shown in steps(page)]
+    commands = [(command, output) for command, output in steps(page)]
     left_out = {command: why for command, _ in commands if (why := reason(page, command))}
     record_property("commands of the pages that are not run here", left_out)
     write, before = FILES.get(page.name, (None, []))
@@ -237,9 +239,9 @@ def test_commands_run_and_print_what_the_page_shows(page, ku, tmp_path, request,
         shutil.copytree(template, tmp_path / "demo")
     if write:
         write(tmp_path, text)
-    for command, shown in [*((one, None) for one in before), *commands]:
+    for command, output in [*((command, None) for command in before), *commands]:
         if command in left_out:
-            assert shown is None or page.name == "serving.md", command
+            assert output is None or page.name == "serving.md", command
             continue
         command, _, file = command.partition(" > ")
         if not command.startswith("ku "):
@@ -249,11 +251,11 @@ def test_commands_run_and_print_what_the_page_shows(page, ku, tmp_path, request,
         assert run.code == 0, f"{command}: {run.err}"
         if file:
             (tmp_path / file).write_text(run.out, encoding="utf-8")
-        if shown:
-            assert re.fullmatch(pattern(shown), run.out), f"{command} prints\n{run.out}"
+        if output:
+            assert re.fullmatch(pattern(output), run.out), f"{command} prints\n{run.out}"
 
 
-# ---- what a reader asks next --------------------------------------------------------------------
+# ---- further questions of readers ---------------------------------------------------------------
 
 NEXT = [
     json.loads(line)
@@ -277,23 +279,23 @@ def test_what_a_reader_asks_next(data, ku, tmp_path, request, record_property):
         base = "demo/kb"
     else:
         page, command = INGESTED[data]
-        (path,) = (one for one in PAGES if one.name == page)
+        (path,) = (path for path in PAGES if path.name == page)
         FILES[page][0](tmp_path, path.read_text("utf-8"))
         assert ku(*command.split()[1:]).code == 0
         base = "kb"
-    asked = [one for one in NEXT if one["data"] == data]
-    answers = [ku("query", one["image"], one["question"], "--kb", base, "--json") for one in asked]
-    found = {one["question"]: run.json["answer"] for one, run in zip(asked, answers, strict=True)}
-    wrong = {one["question"]: found[one["question"]] for one in asked if is_wrong(one, found)}
+    entries = [entry for entry in NEXT if entry["data"] == data]
+    runs = [ku("query", e["image"], e["question"], "--kb", base, "--json") for e in entries]
+    answers = {e["question"]: run.json["answer"] for e, run in zip(entries, runs, strict=True)}
+    wrong = {e["question"]: answers[e["question"]] for e in entries if is_wrong(e, answers)}
     assert wrong == {}
-    answered = [one["question"] for one in asked if found[one["question"]]]
-    unanswered = [one["question"] for one in asked if one["answers"] and not found[one["question"]]]
+    answered = [e["question"] for e in entries if answers[e["question"]]]
+    unanswered = [e["question"] for e in entries if e["answers"] and not answers[e["question"]]]
     record_property("next questions that are not answered", unanswered)
-    assert answered == [one["question"] for one in asked if one["answered"]], (
+    assert answered == [e["question"] for e in entries if e["answered"]], (
         "the field `answered` of tests/next_questions.jsonl says otherwise"
     )
 
 
-def is_wrong(asked: dict, found: dict[str, str]) -> bool:
-    answer = found[asked["question"]]
-    return bool(answer) and answer.casefold() not in map(str.casefold, asked["answers"])
+def is_wrong(entry: dict, answers: dict[str, str]) -> bool:
+    answer = answers[entry["question"]]
+    return bool(answer) and answer.casefold() not in map(str.casefold, entry["answers"])

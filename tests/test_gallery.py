@@ -1,4 +1,4 @@
-"""The examples of docs/gallery.md are answered as the page says."""
+"""The examples of docs/gallery.md have the documented answers."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_an_example_is_answered_as_the_page_says(name, tmp_path, monkeypatch):
 
 def test_every_picture_is_small_and_on_the_page():
     pictures = [*(DOCS / "gallery").iterdir()]
-    assert {one.stem for one in pictures} == {*SCRIPT["EXAMPLES"]} - {"groceries"}
+    assert {path.stem for path in pictures} == {*SCRIPT["EXAMPLES"]} - {"groceries"}
     page = (DOCS / "gallery.md").read_text("utf-8")
-    for one in pictures:
-        assert one.stat().st_size <= MOST_BYTES
-        assert f"](gallery/{one.name})" in page
+    for path in pictures:
+        assert path.stat().st_size <= MOST_BYTES
+        assert f"](gallery/{path.name})" in page

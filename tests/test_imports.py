@@ -84,7 +84,7 @@ def parsed(path):
 
 @cache
 def imports(path):
-    """The names that a module imports, those for type checking left out."""
+    """The names that a module imports, except those for type checking."""
     tree = parsed(path)
     skipped = {
         inner
@@ -92,13 +92,13 @@ def imports(path):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    found = []
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and node not in skipped:
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node not in skipped:
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def folder_of(module):
@@ -132,26 +132,26 @@ def test_imports_run_downwards_only():
 
 
 def test_there_is_no_import_cycle():
-    known = {name for _, name in modules()}
+    names = {name for _, name in modules()}
     graph = {
         name: {
-            t if t in known else t.rpartition(".")[0]
+            t if t in names else t.rpartition(".")[0]
             for t in imports(path)
             if (name, t) not in UPWARDS
         }
-        & known
+        & names
         for path, name in modules()
     }
     graph.pop("ku_rag")
-    done: set[str] = set()
+    visited: set[str] = set()
 
     def visit(name, above):
         assert name not in above, f"a cycle: {' → '.join([*above, name])}"
-        if name not in done:
+        if name not in visited:
             for target in graph.get(name, ()):
                 if target != name:
                     visit(target, [*above, name])
-            done.add(name)
+            visited.add(name)
 
     for name in graph:
         visit(name, [])
@@ -160,10 +160,10 @@ def test_there_is_no_import_cycle():
 def loaded_by(code):
     """The names of the modules that a new interpreter has imported after running the code."""
     script = f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    return set(done.stdout.splitlines()[-1].split())
+    return set(process.stdout.splitlines()[-1].split())
 
 
 def running(*arguments):
@@ -232,7 +232,7 @@ def is_fingerprint(node):
 
 
 def reads_a_fingerprint(node):
-    """Whether a fingerprint is compared with what is written in the code, or parsed."""
+    """Whether a fingerprint is compared with a literal, or parsed."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return is_fingerprint(node.value)
     parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []

@@ -20,9 +20,9 @@ GROCERIES = "04_encoders_on_groceries"
 
 
 def outputs_of(name, tmp_path):
-    """Run a notebook, and return what its cells end with."""
+    """Run a notebook, and return the results of its cells."""
     with warnings.catch_warnings():
-        # Jupyter's own event loop and paths warn about things that are not ours to change.
+        # Jupyter's own event loop and paths cause warnings that we cannot change.
         warnings.simplefilter("ignore")
         from nbclient import NotebookClient
 

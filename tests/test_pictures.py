@@ -1,4 +1,4 @@
-"""Opening pictures: every kind comes out upright and RGB, every broken one with one sentence."""
+"""Opening pictures: every kind becomes upright RGB, every broken one gives one sentence."""
 
 import io
 import os
@@ -44,7 +44,7 @@ def two_halves(width=64, height=32):
 
 
 def png(width, height):
-    """A PNG that says it is this large and holds next to nothing."""
+    """A PNG with this size in its header and almost no content."""
 
     def piece(kind, data):
         return (
@@ -59,7 +59,7 @@ def png(width, height):
 
 
 class Eye:
-    """An encoder that keeps the pictures that it is asked to encode."""
+    """An encoder that records the pictures that it encodes."""
 
     dim, max_tokens, cross_modal, fingerprint = 4, 50, False, "eye:4"
 
@@ -89,7 +89,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def load(base):
-    """Search for a picture, and return it as the encoder sees it."""
+    """Search for a picture, and return it as the encoder gets it."""
 
     def run(source):
         base.search(image=source)
@@ -110,7 +110,7 @@ def store(base, tmp_path):
     return run
 
 
-# ---- what comes out right ----------------------------------------------------------------------
+# ---- readable pictures -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -234,7 +234,7 @@ def test_large_pictures_are_fitted(kind, load):
     assert [np.argmax(picture.getpixel((400, y))) for y in (100, 1_500)] == [0, 2]
 
 
-# ---- how much at the same time -----------------------------------------------------------------
+# ---- limits of concurrency ---------------------------------------------------------------------
 
 
 def test_pictures_wait_in_order_of_arrival():
@@ -244,9 +244,8 @@ def test_pictures_wait_in_order_of_arrival():
         with budget.reserve(pixels):
             order.append((name, budget.used))
 
-    threads = [
-        threading.Thread(target=run, args=one) for one in (("large", 50), ("small", 3), ("last", 8))
-    ]
+    sizes = (("large", 50), ("small", 3), ("last", 8))
+    threads = [threading.Thread(target=run, args=size) for size in sizes]
     with budget.reserve(6):
         for number, thread in enumerate(threads, 1):
             thread.start()
@@ -285,7 +284,7 @@ def test_a_failure_frees_the_budget():
 
 @pytest.mark.parametrize("mode", ["1", "I;16", "RGBA"])
 def test_threads_together_need_the_memory_of_the_largest_picture(mode, rounds):
-    # Four at a time would need more than two may take; of one bit a pixel, hardly more.
+    # Four at a time would need more than two may use; of one bit a pixel, hardly more.
     count = 8 if mode == "1" else rounds(4, 8)
     code = (
         "import io, re, threading\nfrom pathlib import Path\nfrom PIL import Image\n"
@@ -299,12 +298,14 @@ def test_threads_together_need_the_memory_of_the_largest_picture(mode, rounds):
         "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
         "print(peak() - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     # Two pictures of 30 megapixels at a time, each decoded and as RGB, which takes 4 bytes a pixel.
-    assert int(done.stdout) < 2 * 30_000 * 8 + 150_000  # KiB
+    assert int(process.stdout) < 2 * 30_000 * 8 + 150_000  # KiB
 
 
-# ---- what is refused ---------------------------------------------------------------------------
+# ---- refused pictures --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -319,23 +320,23 @@ def test_truncated_pictures_are_refused(kind, load):
 
 @pytest.mark.parametrize("data", [b"hello", b"<svg/>", b"%PDF-1.4", bytes(100), b"\xff\xd8\xff"])
 def test_other_files_are_no_pictures(data, store, load):
-    for read in (load, store):
+    for action in (load, store):
         with pytest.raises(BadInput, match=r"not a readable picture .* expected one of JPEG, PNG"):
-            read(data)
+            action(data)
 
 
 def test_empty_files_are_no_pictures(store, load):
-    for read in (load, store):
+    for action in (load, store):
         with pytest.raises(BadInput, match=re.escape("the picture is empty (0 bytes)")):
-            read(b"")
+            action(b"")
 
 
 @pytest.mark.parametrize("side", [60_000, 8_001, 2**31 - 1])
 def test_sizes_are_bounded_before_decoding(side, store, load):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for read in (load, store):
+    for action in (load, store):
         with pytest.raises(BadInput, match=r"at most 64,000,000 (pixels )?are decoded"):
-            read(png(side, side))
+            action(png(side, side))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
 
 
@@ -372,8 +373,10 @@ def test_want_of_memory_is_not_a_broken_picture():
         "resource.setrlimit(resource.RLIMIT_AS, (used + 50_000_000,) * 2)\n"
         "try:\n    load_picture(data)\nexcept MemoryError:\n    print('MemoryError')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "MemoryError\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "MemoryError\n"
 
 
 def test_broken_exif_data_does_not_hide_the_picture(load):
@@ -434,6 +437,6 @@ def test_pictures_lie_in_the_folder_of_their_record(tmp_path):
         "a\0b.png": "is not the path",
         "a" * 5_000: "is not the path|is not there",
     }
-    for given, reason in refused.items():
+    for path, reason in refused.items():
         with pytest.raises(BadInput, match=reason):
-            locate_picture(folder, given)
+            locate_picture(folder, path)

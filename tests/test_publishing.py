@@ -1,4 +1,4 @@
-"""What registries and agents read agrees with the package."""
+"""The metadata for registries and agents agrees with the package."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def test_the_actions_of_the_release_are_pinned_to_commits():
     workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
     used = re.findall(r"uses: \S+@(\S+)", workflow)
     assert len(used) >= 5
-    assert [one for one in used if not re.fullmatch(r"[0-9a-f]{40}", one)] == []
+    assert [reference for reference in used if not re.fullmatch(r"[0-9a-f]{40}", reference)] == []

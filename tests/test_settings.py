@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what they may be."""
+"""Settings: their sources and their valid values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_line_out_of_range_is_named_with_its_file(tmp_path, line):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"k_units": True},
         {"k_units": 2.7},
@@ -87,9 +87,9 @@ def test_a_line_out_of_range_is_named_with_its_file(tmp_path, line):
         {"images": 5},
     ],
 )
-def test_an_argument_out_of_range_is_named(tmp_path, given):
-    with pytest.raises(BadInput, match=f"^argument {next(iter(given))} is "):
-        KnowledgeBase.open(tmp_path, **given)
+def test_an_argument_out_of_range_is_named(tmp_path, options):
+    with pytest.raises(BadInput, match=f"^argument {next(iter(options))} is "):
+        KnowledgeBase.open(tmp_path, **options)
 
 
 def test_an_unknown_setting_is_named_with_its_place(tmp_path):
@@ -118,8 +118,8 @@ def test_a_file_that_holds_no_settings_is_named(tmp_path, kind):
             os.mkfifo(path)
         case "large":
             path.write_text("#" * (2 << 20))
-    said = {"folder": "is a folder", "pipe": "is a pipe", "large": "2,097,152 bytes"}
-    with pytest.raises(BadInput, match=rf"ku\.toml .*{said.get(kind, 'nested too deep')}"):
+    reasons = {"folder": "is a folder", "pipe": "is a pipe", "large": "2,097,152 bytes"}
+    with pytest.raises(BadInput, match=rf"ku\.toml .*{reasons.get(kind, 'nested too deep')}"):
         KnowledgeBase.open(tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_a_language_that_was_changed_is_reported_with_what_to_do(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True, language="german") as kb:
         kb.add(Unit("Katze", texts=["Katzen schlafen."]))
     with KnowledgeBase.open(tmp_path / "kb") as kb:
-        assert [one.text for one in kb.search(text="schlafende").chunks] == ["Katzen schlafen."]
+        assert [chunk.text for chunk in kb.search(text="schlafende").chunks] == ["Katzen schlafen."]
     toml = tmp_path / "kb" / "ku.toml"
     toml.write_text(toml.read_text().replace('"german"', '"english"'))
     with pytest.raises(

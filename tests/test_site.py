@@ -26,12 +26,12 @@ class Loads(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[str] = STYLE_ADDRESS.findall(page)
+        self.addresses: list[str] = STYLE_ADDRESS.findall(page)
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        wanted = LOADS | ({"href"} if tag in ("link", "image", "use") else set())
-        self.found += [value for name, value in attributes if name in wanted and value]
+        names = LOADS | ({"href"} if tag in ("link", "image", "use") else set())
+        self.addresses += [value for name, value in attributes if name in names and value]
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def site(tmp_path_factory):
         pytest.importorskip(package, reason="the extra docs is not installed")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "-d", str(folder / "doctrees"), ".", str(folder / "html")],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert process.returncode == 0, process.stderr[-5000:]
     return folder / "html"
 
 
@@ -59,10 +59,10 @@ def test_pages_and_styles_load_nothing_from_elsewhere(site):
     loaded = {
         (page.name, address)
         for page in pages
-        for address in Loads(page.read_text(encoding="utf-8")).found
+        for address in Loads(page.read_text(encoding="utf-8")).addresses
     }
     assert len(loaded) > len(pages)
-    assert {one for one in loaded if re.match(r"(?:https?:)?//", one[1])} == set()
+    assert {pair for pair in loaded if re.match(r"(?:https?:)?//", pair[1])} == set()
     written = "".join(style.read_text(encoding="utf-8") for style in styles)
     assert STYLE_ADDRESS.findall(written) == []
 

@@ -1,4 +1,4 @@
-"""Any sequence of changes leaves the knowledge base equal to a plain model that saw the same."""
+"""Any sequence of changes leaves the base equal to a plain model with the same changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDERS = st.sampled_from(FILES)
 
 
 class Machine(RuleBasedStateMachine):
-    """A base beside its model."""
+    """A base and its model."""
 
     def __init__(self):
         super().__init__()

@@ -23,14 +23,14 @@ pytestmark = [
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command without the package of this folder; return what it prints."""
+    """Run a command without the package of this folder; return its output."""
     names = {"PYTHONPATH", "KU_KB", "KU_DEFAULT_ENCODER"}
     surroundings = {name: value for name, value in os.environ.items() if name not in names}
-    done = subprocess.run(
+    process = subprocess.run(
         [*map(str, command)], cwd=cwd, env=surroundings, capture_output=True, text=True
     )
-    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    return done.stdout + done.stderr
+    assert process.returncode == 0, f"{command}: {process.stdout[-2000:]}\n{process.stderr[-2000:]}"
+    return process.stdout + process.stderr
 
 
 def test_the_wheel_runs_the_demo_in_a_bare_environment(tmp_path):

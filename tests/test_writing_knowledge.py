@@ -1,4 +1,4 @@
-"""The examples of docs/writing-knowledge.md are answered as the page says."""
+"""The examples of docs/writing-knowledge.md have the documented answers."""
 
 import json
 import re
@@ -27,13 +27,13 @@ def test_every_example_is_answered(tmp_path):
     del record["images"]
     (tmp_path / "units.jsonl").write_text(json.dumps(record), encoding="utf-8")
     rows = re.findall(r"^\| [^|]+ \| [^|]*`[^|]+ \| ([^|]+\?) \|$", PAGE, re.MULTILINE)
-    asked = [one for row in rows for one in re.findall(r"[A-Z][^?]*\?", row)]
-    assert set(asked) == set(ANSWERS)
+    questions = [question for row in rows for question in re.findall(r"[A-Z][^?]*\?", row)]
+    assert set(questions) == set(ANSWERS)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.ingest(tmp_path / "units.jsonl")
-        for question in asked:
-            named = re.sub(r"\bit\b", "the Aurora lamp", question)
-            assert kb.query(None, named).answer == ANSWERS[question], question
-        left = kb.query(None, "What did the Aurora lamp replace when it was presented?")
-        assert left.answer == ""
-        assert left.reading.closest.text == "The Aurora lamp was presented in 1964."
+        for question in questions:
+            text = re.sub(r"\bit\b", "the Aurora lamp", question)
+            assert kb.query(None, text).answer == ANSWERS[question], question
+        answer = kb.query(None, "What did the Aurora lamp replace when it was presented?")
+        assert answer.answer == ""
+        assert answer.reading.closest.text == "The Aurora lamp was presented in 1964."

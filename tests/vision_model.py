@@ -1,7 +1,7 @@
 """A server of a tiny vision model on this machine: a LLaVA of random weights behind transformers.
 
-Its replies are rubbish that ends at the limit of tokens or earlier. Run as a program with a folder,
-it serves the model there, prints its address and ends with its input.
+Its replies are meaningless and end at the limit of tokens or earlier. Run as a program with a
+folder, it serves the model there, prints its address and ends with its input.
 """
 
 from __future__ import annotations

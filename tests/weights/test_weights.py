@@ -265,7 +265,7 @@ def test_a_released_model_is_pulled_once(release):
     path = weights.pull(model)
     assert path == files.own_folder() / "net.pt"
     assert weights.pull(model) == path
-    assert len(release.asked) == 1
+    assert len(release.requests) == 1
 
 
 def test_a_file_of_ones_own_is_not_replaced(release):
@@ -275,7 +275,7 @@ def test_a_file_of_ones_own_is_not_replaced(release):
     with pytest.raises(Corrupt, match=r"has the sha256 .* not the known net: move .* away"):
         weights.pull(released(release))
     assert own.read_bytes() == BODY[::-1]
-    assert release.asked == []
+    assert release.requests == []
 
 
 @pytest.mark.parametrize("name", ["longclip-L", "yolov8n-seg"])
@@ -341,9 +341,9 @@ def test_a_model_of_the_hub_is_downloaded_into_its_cache(on_hub, tmp_path):
     assert (snapshot / "model.safetensors").read_bytes() == BODY * 1_000
     assert (snapshot / "1_Pooling" / "config.json").read_bytes() == b"{}"
 
-    hub.asked.clear()
+    hub.requests.clear()
     third = pulled(model, hub.url, HF_HUB_OFFLINE="1")
-    assert (third.stdout, hub.asked) == (second.stdout, [])
+    assert (third.stdout, hub.requests) == (second.stdout, [])
     code = (
         "from huggingface_hub import snapshot_download\n"
         f"print(snapshot_download('some/pair', revision={REVISION!r}))"
