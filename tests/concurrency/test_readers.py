@@ -46,10 +46,10 @@ def run(folder, **request):
     return logs.pop("writer"), list(logs.values())
 
 
-def possible(changes, begun, done):
-    """The states that a look from `begun` to `done` may see: none that had ended before it."""
+def possible(changes, begun, ended):
+    """The states that a look from `begun` to `ended` may see: none that had ended before it."""
     newest = max(0, bisect.bisect_right([c["done"] for c in changes], begun) - 1)
-    return [c["pairs"] for n, c in enumerate(changes) if n >= newest and c["begun"] <= done]
+    return [c["pairs"] for n, c in enumerate(changes) if n >= newest and c["begun"] <= ended]
 
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["writing", "writing and compacting"])

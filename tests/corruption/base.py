@@ -17,9 +17,9 @@ from ku_rag.types import Relation
 
 UNITS = 12
 ASKED = 2
-"""The unit whose picture is asked about."""
+"""The unit in the picture of the questions."""
 CACHED_FROM = 8
-"""Vectors from which on a cache is written here, so that a small base has one."""
+"""Number of vectors from which a cache is written here, so that a small base has one."""
 
 
 @dataclass(frozen=True)

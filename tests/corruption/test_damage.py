@@ -23,7 +23,7 @@ SHORT, LONG = 1, 60
 MOST = 12
 _STEP_BYTES = 64 << 10
 _USERS_OWN = {"ku.toml"}
-"""Settings are the user's: a value that was changed there is a value that was set."""
+"""Settings belong to the user: damage to a value looks like a new setting."""
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.crash.tracing import Call, handle
 _BLOCK = 4096
 
 Keep = Callable[[], bool]
-"""Asked for each thing that was not synced: is it on the disk?"""
+"""Called for each change that was not synced; returns whether it is on the disk."""
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ _STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "VACUUM", "PRAGMA JOURNAL")
 _LASTING = ("COMMIT", "VACUUM")
 
 Watcher = Callable[[str], None]
-"""Called with the name of each step just before it is made."""
+"""Called with the name of each step just before the step."""
 
 
 class Torn(io.BufferedWriter):

@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     # The system reads or writes less than requested, which is no error.
     "short": ("pread64", "pwrite64"),
 }
-"""The operations that each fault is about, by the name of the fault."""
+"""The operations that each fault affects, by the name of the fault."""
 
 
 @dataclass

@@ -95,7 +95,7 @@ CHANGES: dict[str, Change] = {
     "search": lambda kb, folder: kb.search(image=folder / "new.png", text="the mill"),
     "compact": lambda kb, _: kb.compact(),
 }
-"""The first makes the base; each of the others changes a copy of it."""
+"""The first creates the base; each of the others changes a copy of it."""
 
 
 def _limit(limit: int, *, sqlite: bool) -> None:

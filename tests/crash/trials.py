@@ -219,4 +219,4 @@ def _nearest(actual: dict[str, Any] | None, allowed: list[dict[str, Any] | None]
 
 
 KNOWN = (KuError, AssertionError)
-"""What a check may raise when a base is not whole."""
+"""Errors that a check may raise when a base is not whole."""

@@ -21,7 +21,7 @@ from tests.faults import scheduler
 
 PAIRS = 3
 LONG_WAIT = {"lock_wait_s": 3600.0}
-"""Sleeps take no time here, so how long a thread waits says nothing."""
+"""Sleeps take no time here, so the waiting time of a thread is meaningless."""
 
 
 def open_base(path: Path, **options: Any) -> KnowledgeBase:

@@ -435,8 +435,8 @@ from ku_rag import KnowledgeBase
 with KnowledgeBase.open(sys.argv[1], create=True) as kb:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report = kb.ingest(sys.argv[2])
-    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    peaks = [resource.getrusage(one).ru_maxrss for one in who]
+    processes = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    peaks = [resource.getrusage(process).ru_maxrss for process in processes]
 print(json.dumps([peaks[0] - before, peaks[1], len(report.quarantined), report.units_added]))
 """
 

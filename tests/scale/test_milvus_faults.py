@@ -65,10 +65,12 @@ class Server:
     @property
     def chunks(self):
         """The name of the collection of chunks."""
-        (name,) = (collection for collection in self._made() if collection.endswith("_chunk"))
+        (name,) = (
+            collection for collection in self._collections() if collection.endswith("_chunk")
+        )
         return name
 
-    def _made(self):
+    def _collections(self):
         return set(self.raw.list_collections()) - self._others
 
     def change_state(self, **fields):
@@ -85,7 +87,7 @@ class Server:
 
     def close(self):
         self.stop()
-        for name in self._made():
+        for name in self._collections():
             self.raw.drop_collection(name)
         self.raw.close()
 

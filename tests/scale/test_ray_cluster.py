@@ -20,7 +20,7 @@ from tests.scale.test_encode import contents, imported, write_sources
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not find_spec("ray"), reason='needs Ray: pip install "ku-rag[ray]"'),
-    # Of Ray's own threads, sockets and calls.
+    # Warnings about Ray's own threads, sockets and calls.
     pytest.mark.filterwarnings("ignore"),
 ]
 SOURCES = 3

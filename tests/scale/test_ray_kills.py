@@ -24,11 +24,11 @@ from tests.scale.test_encode import contents, run, write_sources
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not find_spec("ray"), reason='needs Ray: pip install "ku-rag[ray]"'),
-    # Of Ray's own threads, sockets and calls.
+    # Warnings about Ray's own threads, sockets and calls.
     pytest.mark.filterwarnings("ignore"),
 ]
 STEPS_A_SHARD = 12
-"""About as many change the disk."""
+"""Approximate number of steps that change the disk."""
 # Drivers are forked from a process that has imported Ray.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["ray.data", __name__])

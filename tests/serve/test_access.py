@@ -168,8 +168,8 @@ def test_own_host_names_are_accepted(client, host):
 )
 def test_pages_of_other_sites_change_nothing(client, headers):
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        asked = client.request(method, "/v1/units/Mango", json={"name": "x"}, headers=headers)
-        assert asked.status_code == 403
+        response = client.request(method, "/v1/units/Mango", json={"name": "x"}, headers=headers)
+        assert response.status_code == 403
     assert client.get("/v1/units/Mango").json()["name"] == "Mango"
 
 

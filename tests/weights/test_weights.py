@@ -294,8 +294,8 @@ _PULL = """
 import json, sys
 from ku_rag.errors import KuError
 from ku_rag.weights import File, Model, pull
-given = json.loads(sys.argv[1])
-model = Model(**{**given, "files": tuple(File(**one) for one in given["files"])})
+fields = json.loads(sys.argv[1])
+model = Model(**{**fields, "files": tuple(File(**file) for file in fields["files"])})
 try:
     print(pull(model))
 except KuError as error:

@@ -10,7 +10,7 @@ VERSIONS = ("0.1.0", "0.2.0", "0.3.0")
 OUTDATED = ("0.1.0", "0.2.0")
 """Versions whose bases have an older schema than those of 0.3.0."""
 MADE_IN = "/tmp/ku-rag-bases/content"
-"""Where the ingested files were, as sources name them."""
+"""The folder of the ingested files in the names of sources."""
 
 
 def unpack(name: str, target: Path) -> Path:
