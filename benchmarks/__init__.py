@@ -1,1 +1,1 @@
-"""Measurements: each module prints ratios of one run and writes its result under results/."""
+"""Benchmarks: each module prints the ratios of one run and writes its result to results/."""

@@ -1,9 +1,9 @@
 """Edit distances at which the title of a table names an entity: `python -m benchmarks.anchoring`.
 
-For each OTT-QA question, its names (runs of words with a capital) stand for extracted entities, and
-the three best tables of the search for the candidates. Printed are the shares of gold tables and of
-others with a title at less than a distance to a name, on every second question (tuning) and on the
-others (report).
+For each OTT-QA question, its names (runs of capitalised words) replace extracted entities, and the
+three best tables of the search are the candidates. The program prints, for each distance, the
+shares of gold tables and of other tables with a title closer than that to a name: for every second
+question (tuning), and for the others (report).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_TABLES = 3
 
 
 def tables_of(rows: list[Evidence]) -> dict[str, set[str]]:
-    """The titles of the first tables, by the ids of their units."""
+    """Return the titles of the first tables by the ids of their units."""
     titles: dict[str, set[str]] = {}
     for row in rows:
         if row.table and (len(titles) < _MOST_TABLES or row.owners[0] in titles):
@@ -35,29 +35,29 @@ def tables_of(rows: list[Evidence]) -> dict[str, set[str]]:
 
 
 def main() -> None:
-    """Measure, and print."""
-    every, passages = ottqa()
+    """Measure and print."""
+    questions, passages = ottqa()
     distances: list[list[tuple[bool, float]]] = []
     with TemporaryDirectory() as folder, KnowledgeBase.open(folder, create=True) as kb:
         kb.add_many(list(units(passages, {})))
-        for question in every:
+        for question in questions:
             names = _NAME.findall(question.question)[1:] or [question.question]
-            found = tables_of(list(kb.search(text=question.question, k=100).chunks))
+            tables = tables_of(list(kb.search(text=question.question, k=100).chunks))
             distances.append(
                 [
                     (
                         table == question.units[0],
                         min(edit_distance(title, name) for title in titles for name in names),
                     )
-                    for table, titles in found.items()
+                    for table, titles in tables.items()
                 ]
             )
     for half, part in (("tuning", distances[::2]), ("report", distances[1::2])):
-        pairs = [pair for one in part for pair in one]
+        pairs = [pair for row in part for pair in row]
         for limit in DISTANCES:
             gold = mean([distance < limit for is_gold, distance in pairs if is_gold])
-            other = mean([distance < limit for is_gold, distance in pairs if not is_gold])
-            print(f"{half}, below {limit}: gold tables {gold}, others {other}")
+            others = mean([distance < limit for is_gold, distance in pairs if not is_gold])
+            print(f"{half}, below {limit}: gold tables {gold}, others {others}")
 
 
 if __name__ == "__main__":

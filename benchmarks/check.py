@@ -1,14 +1,14 @@
-"""Whether an operation has become slower than in the reference commit.
+"""Check whether an operation has become slower than in the reference commit.
 
     python -m benchmarks.check [--write]
 
 Each run measures 10,000 units of benchmarks/scale.py in the shape "chunk" twice: with the package
 of this checkout, and with that of the commit in benchmarks/results/check.json. Both run at the same
-time and share one processor, so that its speed and other load change both alike. An operation has
+time and share one processor, so that its speed and other load affect both equally. An operation has
 become slower if its processor time, disk or memory exceeds that of the reference by more than the
-tolerance in most of five runs. The tolerance is 20 %; for what takes less than five milliseconds,
-and for what is done once in a run, it is 50 %. Two runs are enough if no row exceeds its bound.
---write makes the last commit the reference.
+tolerance in most of five runs. The tolerance is 20 %, or 50 % for operations that take less than
+five milliseconds or run once. Two runs are enough if no row exceeds its bound. --write makes the
+last commit the reference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Figures = Mapping[str, float]
 
 
 def check_out(commit: str, folder: Path) -> None:
-    """Write the package of a commit, and the present benchmarks, to a folder.
+    """Write the package of a commit and the current benchmarks to a folder.
 
     Raises:
         subprocess.CalledProcessError: The commit is not in this clone.
@@ -69,7 +69,7 @@ def measure(*folders: Path) -> list[Figures]:
 
 
 def figures_of(run: subprocess.Popen[str]) -> Figures:
-    """Return what a run of benchmarks/scale.py printed, where less is faster in every row."""
+    """Return the figures that a run of benchmarks/scale.py prints; lower is better in each row."""
     output, _ = run.communicate()
     if run.returncode:
         raise SystemExit(run.returncode)
@@ -80,7 +80,7 @@ def figures_of(run: subprocess.Popen[str]) -> Figures:
 
 
 def tolerance(row: str, reference: float) -> float:
-    """Return the largest ratio of a row that is no regression."""
+    """Return the largest ratio of a row that is not a regression."""
     is_noisy = row.endswith(", s") or (reference < NOISE_MS and row not in SIZES)
     return TOLERANCE_OF_NOISE if is_noisy else TOLERANCE
 
@@ -102,7 +102,7 @@ def regressions(runs: Sequence[tuple[Figures, Figures]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print, or write; the exit code is 1 if a row has become slower."""
+    """Measure and print, or write; return the exit code, 1 if a row has become slower."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help="make the last commit the reference")
     if parser.parse_args(arguments).write:

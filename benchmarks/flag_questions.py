@@ -1,7 +1,7 @@
-"""Questions about a country in a picture, with the answers that count as right.
+"""Questions about a country in a picture, with the accepted answers.
 
-A question asks for something that the facts of the demo hold, or for something that the base does
-not know. Beside a second flag it names the country by something that is true of it alone.
+A question asks about a fact of the demo data, or about a topic that is missing from the base. If
+the picture shows a second flag, the question describes the country by a property that only it has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ class Question:
     """A question with its gold answers.
 
     Args:
-        text: the question.
-        topic: "capital", "currency" …
-        gold: the accepted answers; a list is one string, "a, b and c". Empty when the base cannot
-            answer.
-        clue: what tells the country from the other one in the picture, or "".
+        text: The question.
+        topic: Topic such as "capital" or "currency".
+        gold: Accepted answers; a list is one string, "a, b and c". Empty if the base has no answer.
+        clue: Description that distinguishes the country from the other one in the picture, or "".
     """
 
     text: str
@@ -38,7 +37,7 @@ class Question:
 
     @property
     def answerable(self) -> bool:
-        """Whether the demo base holds the answer."""
+        """Whether the demo base contains the answer."""
         return bool(self.gold)
 
 
@@ -46,21 +45,24 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation + "’‘“”ʻ")
 
 
 def normalise(answer: str) -> str:
-    """Lower-case, without articles, punctuation, thousands separators and superfluous spaces."""
+    """Return an answer in lower case without articles, punctuation and superfluous spaces.
+
+    Separators of thousands are removed as well.
+    """
     bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", answer.casefold()).translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(?:a|an|the)\b", " ", bare).split())
 
 
 def parts(answer: str) -> frozenset[str]:
-    """The members of a list, normalised: "A, the B and C" → {"a", "b", "c"}."""
+    """Return the normalised members of a list: "A, the B and C" → {"a", "b", "c"}."""
     cut = re.split(r",(?!\d{3}\b)|;|\band\b|&", answer.casefold())
     return frozenset(filter(None, map(normalise, cut)))
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> bool:
-    """Whether the answer equals one of the gold answers, lists compared as sets."""
-    found = parts(answer)
-    return bool(found) and any(found == parts(right) for right in gold)
+    """Return whether the answer equals a gold answer; lists are compared as sets."""
+    members = parts(answer)
+    return bool(members) and any(members == parts(right) for right in gold)
 
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -94,9 +96,9 @@ UNKNOWN: dict[str, tuple[str, ...]] = {
 
 
 def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
-    """The accepted answers by topic, for the topics that the facts hold."""
+    """Return the accepted answers by topic, for the topics that the facts contain."""
     area = f"{c.area_km2:,}" if c.area_km2 else ""
-    found: dict[str, tuple[str, ...]] = {
+    answers: dict[str, tuple[str, ...]] = {
         "continent": (join_names(c.continents),),
         "capital": tuple(dict.fromkeys((c.capital, c.capital.partition(",")[0])))
         if c.capital
@@ -114,20 +116,20 @@ def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
     for topic, names in (("language", c.languages), ("neighbour", c.neighbours),
                          ("water", c.waters)):  # fmt: skip
         if names:
-            found[topic if len(names) == 1 else f"{topic}s"] = (join_names(names),)
-    return {topic: gold for topic, gold in found.items() if gold}
+            answers[topic if len(names) == 1 else f"{topic}s"] = (join_names(names),)
+    return {topic: gold for topic, gold in answers.items() if gold}
 
 
 def with_article(name: str) -> str:
-    """A country's name as it stands inside a sentence, whether it is in the base or not."""
-    if known := country_named(name):
-        return known.full_name
+    """Return the name of a country as used within a sentence; it need not be in the base."""
+    if country := country_named(name):
+        return country.full_name
     return f"the {name}" if name == "Central African Republic" else name
 
 
 def _clues(c: Country, other: Country, topic: str) -> list[list[str]]:
-    """Descriptions that fit `c` and not `other`, by kind; none of the kind that is asked for."""
-    found = {
+    """Return descriptions that fit `c` and not `other`, by kind, without that of the topic."""
+    by_kind = {
         "capital": [f"the country whose capital is {c.capital}"] if c.capital else [],
         "neighbour": [
             f"the country that borders {with_article(name)}"
@@ -146,43 +148,44 @@ def _clues(c: Country, other: Country, topic: str) -> list[list[str]]:
             if other.waters is not None and name not in other.waters
         ],
     }
-    return [clues for kind, clues in found.items() if clues and kind != topic.removesuffix("s")]
+    return [clues for kind, clues in by_kind.items() if clues and kind != topic.removesuffix("s")]
 
 
 def make_question(
     rng: np.random.Generator, country_id: str, *, topic: str | None = None, other: str | None = None
 ) -> Question:
-    """Ask about the country whose flag is in a picture.
+    """Return a question about the country whose flag is in a picture.
 
     Args:
-        rng: decides what is not given.
-        country_id: the country.
-        topic: one of those that the facts hold, or of `UNKNOWN`.
-        other: country of another flag in the picture.
+        rng: Chooses the topic if it is None, the wording and the clue.
+        country_id: The country.
+        topic: A topic of the facts, or of `UNKNOWN`.
+        other: Country of another flag in the picture.
 
     Raises:
-        KeyError: there are no facts about the country, or they hold nothing on `topic`.
+        KeyError: There are no facts about the country, or none about `topic`.
     """
     c = countries()[country_id]
     gold = gold_answers(c)
     topic = topic or str(rng.choice(list(gold)))
-    right: tuple[str, ...] = () if topic in UNKNOWN else gold[topic]
+    accepted: tuple[str, ...] = () if topic in UNKNOWN else gold[topic]
     part = str(rng.choice(list(c.flag_meanings))) if topic == "meaning" else ""
     if part:
-        right = (c.flag_meanings[part],)
-    clue, named = "", "this country"
+        accepted = (c.flag_meanings[part],)
+    clue, subject = "", "this country"
     if other:
-        # "Which language is official where people pay with the Russian ruble?" asks for nothing.
+        # No clue with the answer: "Which language is official where people pay with the Russian
+        # ruble?"
         kinds = [
             fitting
             for clues in _clues(c, countries()[other], topic)
-            if (fitting := [one for one in clues if not _gives_away(one, right)])
+            if (fitting := [text for text in clues if not _gives_away(text, accepted)])
         ]
         kind = kinds[int(rng.integers(len(kinds)))]
-        clue = named = kind[int(rng.integers(len(kind)))]
+        clue = subject = kind[int(rng.integers(len(kind)))]
     phrase = str(rng.choice(UNKNOWN.get(topic) or KNOWN[topic]))
     does = "do" if _PLURAL.search(part) else "does"
-    return Question(phrase.format(c=named, part=part, does=does), topic, right, clue)
+    return Question(phrase.format(c=subject, part=part, does=does), topic, accepted, clue)
 
 
 def _gives_away(clue: str, gold: Sequence[str]) -> bool:
@@ -190,7 +193,7 @@ def _gives_away(clue: str, gold: Sequence[str]) -> bool:
 
 
 def benchmark_question(seed: int, country_id: str, other: str | None) -> Question:
-    """The question that belongs to a scene's seed; one in five cannot be answered."""
+    """Return the question of the seed of a scene; one in five cannot be answered."""
     rng = np.random.default_rng([seed, 77])
     topic = str(rng.choice(list(UNKNOWN))) if seed % 5 == 4 else None
     return make_question(rng, country_id, topic=topic, other=other)

@@ -1,8 +1,8 @@
-"""Flags in generated scenes: is the right country found, its evidence, and the right answer?
+"""Flags in generated scenes: recall of countries and evidence, and accuracy of the answers.
 
     python -m benchmarks.flags [--scenes 600] [--write]
 
-Scenes and questions of the seeds 0 to 599 follow the rules of `tools.demo_data.scenes` and
+The seeds 0 to 599 determine scenes and questions by the rules of `tools.demo_data.scenes` and
 `benchmarks.flag_questions`; nothing was tuned on them. `--first 10000` runs on tuning seeds.
 The reader is measured on the questions of the first 300 scenes.
 """
@@ -40,7 +40,7 @@ QUESTIONS = 300
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One scene with its question, and what the knowledge base made of them."""
+    """A scene with its question, and the answer and the ranked units of the knowledge base."""
 
     seed: int
     scene: Scene
@@ -48,13 +48,13 @@ class Trial:
     answer: Answer
     ranked: tuple[str, ...]
 
-    def found(self, k: int) -> bool:
-        """Whether the country, or one whose flag has the same design, is in the first `k` units."""
+    def is_retrieved(self, k: int) -> bool:
+        """Return whether the first `k` units contain the country or one with the same flag."""
         return bool((twins(self.scene.country) | {self.scene.country}) & set(self.ranked[:k]))
 
     @property
     def matched(self) -> bool:
-        """Whether the first unit is the right country and none else."""
+        """Whether the first unit is the right country, and not one with the same flag."""
         return self.ranked[:1] == (self.scene.country,)
 
     @property
@@ -64,7 +64,7 @@ class Trial:
 
     @property
     def evidenced(self) -> bool:
-        """Whether a chunk of the right country that holds a gold answer is in the evidence."""
+        """Whether the evidence has a chunk of the right country that contains a gold answer."""
         return any(
             self.scene.country in chunk.unit_ids and holds(chunk.text, gold)
             for chunk in self.answer.chunks
@@ -73,13 +73,13 @@ class Trial:
 
 
 def holds(text: str, gold: str) -> bool:
-    """Whether every member of a gold answer stands in a text, as whole words."""
+    """Return whether a text contains every member of a gold answer as whole words."""
     padded = f" {normalise(text)} "
     return all(f" {part} " in padded for part in parts(gold))
 
 
 def run_trials(kb: ku_rag.KnowledgeBase, seeds: Sequence[int]) -> list[Trial]:
-    """Ask every scene's question."""
+    """Ask the question of each scene."""
     trials = []
     for number, seed in enumerate(seeds, 1):
         scene = benchmark_scene(seed)
@@ -110,21 +110,21 @@ _GROUPS: dict[str, Callable[[Trial], bool]] = {
 
 
 def measure(trials: Sequence[Trial]) -> dict[str, Any]:
-    """Recall by group, evidence recall, exact match and abstention."""
+    """Return recall by group, evidence recall, exact match and abstention."""
     units = {}
     for name, belongs in _GROUPS.items():
         group = [t for t in trials if belongs(t)]
         units[name] = {
-            "recall@1": _rate([t.found(1) for t in group]),
-            "recall@5": _rate([t.found(5) for t in group]),
+            "recall@1": _rate([t.is_retrieved(1) for t in group]),
+            "recall@5": _rate([t.is_retrieved(5) for t in group]),
         }
-    same = [t for t in trials if twins(t.scene.country)]
-    units["identical designs"]["the right one of them @1"] = _rate([t.matched for t in same])
+    with_twins = [t for t in trials if twins(t.scene.country)]
+    units["identical designs"]["the right one of them @1"] = _rate([t.matched for t in with_twins])
     answerable = [t for t in trials if t.question.answerable]
-    asked = [t for t in trials[:QUESTIONS] if t.question.answerable]
-    vain = [t for t in trials[:QUESTIONS] if not t.question.answerable]
-    matched = [t for t in asked if t.matched]
-    topics = sorted({t.question.topic for t in asked})
+    reader_trials = [t for t in trials[:QUESTIONS] if t.question.answerable]
+    unanswerable = [t for t in trials[:QUESTIONS] if not t.question.answerable]
+    matched = [t for t in reader_trials if t.matched]
+    topics = sorted({t.question.topic for t in reader_trials})
     return {
         "units": units,
         "evidence recall": {
@@ -132,16 +132,18 @@ def measure(trials: Sequence[Trial]) -> dict[str, Any]:
             "right unit matched": _rate([t.evidenced for t in answerable if t.matched]),
         },
         "reader": {
-            "exact match": _rate([t.exact for t in asked]),
+            "exact match": _rate([t.exact for t in reader_trials]),
             "exact match, right unit matched": _rate([t.exact for t in matched]),
             "by topic, right unit matched": {
                 topic: _rate([t.exact for t in matched if t.question.topic == topic])
                 for topic in topics
             },
             "right abstentions (the base has no answer)": _rate(
-                [not t.answer.answer for t in vain]
+                [not t.answer.answer for t in unanswerable]
             ),
-            "wrong abstentions (the base has one)": _rate([not t.answer.answer for t in asked]),
+            "wrong abstentions (the base has one)": _rate(
+                [not t.answer.answer for t in reader_trials]
+            ),
             "wrong abstentions, right unit matched": _rate([not t.answer.answer for t in matched]),
         },
         "query_ms_median": round(
@@ -151,7 +153,7 @@ def measure(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build the demo base, ask, print, and write the result if told to."""
+    """Build the demo base, ask, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--scenes", type=int, default=600, help="how many (default 600)")
     parser.add_argument(

@@ -1,15 +1,16 @@
-"""A large graph: how fast is it taken in, how fast is one hop of it, and how fast a search?
+"""A large graph: times of the import, of a hop and of a search.
 
     python -m benchmarks.graph [--entities 100000] [--relations 1000000] [--rounds 3] [--write]
 
-The graph is drawn with a fixed seed: every entity is described on a line of its own, heads and
-tails are drawn evenly. It is imported from JSON lines into a new base, with all that this brings:
-reading, finding what names mean, units, sources, names, checksums, a durable commit. In turn with
-it, the stored relations alone go into a bare SQLite file with the same indexes, by `executemany`
-in one transaction. Medians of the rounds are kept; the ratio is one of processor times.
+The graph is generated with a fixed seed: each entity has a line of its own, heads and tails are
+drawn from a uniform distribution. It is imported from JSON lines into a new base, a complete import
+that reads the file, resolves names, writes units, sources, names and checksums, and commits
+durably. Alternating with it, the stored relations alone are inserted into a bare SQLite file with
+the same indexes, by `executemany` in one transaction. The figures are medians of the rounds; the
+ratio is that of processor times.
 
-A search is all of `graph_search` with the embedded agents, for a question that names one of the
-topics and a relation; "evidence" are the paths that a query adds from the unit it has matched.
+A search is the whole of `graph_search` with the embedded agents, for a question that names a topic
+and a relation. "Evidence" is the search for the paths that a query adds from its matched unit.
 """
 
 from __future__ import annotations
@@ -34,33 +35,33 @@ SEED = 7
 HOPS = 2000
 SEARCHES = 100
 _TOPICS = 300
-"""One entity in so many is a topic."""
+"""One in this many entities is a topic."""
 _WORDS = ("attack of", "continues", "phase", "weak to", "causes", "part of", "lives in", "hunts")
 
 
 def draw(path: Path, entities: int, relations: int) -> None:
-    """Write a graph as JSON lines: entities, then relations, one in five with a condition."""
+    """Write a random graph as JSON lines: entities, then relations, a fifth with a condition."""
     rng = random.Random(SEED)
     with path.open("w", encoding="utf-8") as file:
         for n in range(entities):
             topic = {"topic": True} if n % _TOPICS == 0 else {}
             file.write(json.dumps({"entity": f"Entity {n}", "kind": "thing", **topic}) + "\n")
         for n in range(relations):
-            said = {
+            record = {
                 "head": f"Entity {rng.randrange(entities)}",
                 "relation": rng.choice(_WORDS),
                 "tail": f"Entity {rng.randrange(entities)}",
             }
             if n % 5 == 0:
-                said["condition"] = f"when state {n % 97}"
-            file.write(json.dumps(said) + "\n")
+                record["condition"] = f"when state {n % 97}"
+            file.write(json.dumps(record) + "\n")
 
 
 def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
-    """The figures of one run, JSON-ready."""
-    ours: list[tuple[float, float]] = []
+    """Return the figures of one run, which can be written as JSON."""
+    imports: list[tuple[float, float]] = []
     bare: list[float] = []
-    walked: dict[str, dict[str, float]] = {}
+    traversal: dict[str, dict[str, float]] = {}
     stored = 0
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="ku-graph-") as folder:
@@ -69,11 +70,11 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
             with ku_rag.KnowledgeBase.open(place / "kb", create=True) as kb:
                 started = time.perf_counter(), time.process_time()
                 report = kb.graph.import_file(place / "graph.jsonl")
-                ours.append((time.perf_counter() - started[0], time.process_time() - started[1]))
-                walked = walked or _walks(kb, place / "kb", entities)
+                imports.append((time.perf_counter() - started[0], time.process_time() - started[1]))
+                traversal = traversal or _traversal_times(kb, place / "kb", entities)
             stored = report.relations_added
-            bare.append(_bare(place / "kb" / "ku.sqlite", place / "bare.sqlite"))
-    seconds, processor = map(statistics.median, zip(*ours, strict=True))
+            bare.append(_bare_import(place / "kb" / "ku.sqlite", place / "bare.sqlite"))
+    seconds, processor = map(statistics.median, zip(*imports, strict=True))
     return {
         "entities": entities,
         "relations": stored,
@@ -81,17 +82,17 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
         "import": {
             "seconds": round(seconds, 2),
             "relations_per_second": round(stored / seconds),
-            "seconds_of_each": [round(one, 2) for one, _ in ours],
+            "seconds_of_each": [round(wall, 2) for wall, _ in imports],
             "processor_seconds": round(processor, 2),
         },
         "bare_processor_seconds": round(statistics.median(bare), 2),
         "import_to_bare": round(processor / statistics.median(bare), 2),
-        **walked,
+        **traversal,
     }
 
 
-def _bare(stored: Path, path: Path) -> float:
-    """Seconds of processor time in which stored relations go into a file of their own."""
+def _bare_import(stored: Path, path: Path) -> float:
+    """Return the processor seconds of inserting the stored relations into a bare file."""
     connection = connect(stored)
     rows = connection.execute("SELECT * FROM relations").fetchall()
     statements = connection.execute(
@@ -110,8 +111,10 @@ def _bare(stored: Path, path: Path) -> float:
     return seconds
 
 
-def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of hops from entities drawn evenly, of searches and of paths for evidence."""
+def _traversal_times(
+    kb: ku_rag.KnowledgeBase, base: Path, entities: int
+) -> dict[str, dict[str, float]]:
+    """Return milliseconds of hops from random entities, of searches and of evidence paths."""
     connection = connect(base / "ku.sqlite")
     graph = Graph(connection, Layout(base))
     rng = random.Random(SEED)
@@ -147,16 +150,16 @@ def _milliseconds(seconds: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run the benchmark and print its figures."""
+    """Measure, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--relations", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="keep the figures in results/")
-    given = parser.parse_args()
-    figures = measure(given.entities, given.relations, given.rounds)
+    options = parser.parse_args()
+    figures = measure(options.entities, options.relations, options.rounds)
     print(json.dumps(figures, indent=2))
-    if given.write:
+    if options.write:
         print(write_result("graph", figures))
 
 

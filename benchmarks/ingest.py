@@ -1,11 +1,11 @@
-"""Ingest of small pictures beside their encoder alone; memory of a long run that is killed.
+"""Ingest of small pictures against the encoder alone; memory of a long run that is killed.
 
     python -m benchmarks.ingest [--pictures 10000] [--long 100000] [--write]
 
-Each encoder first encodes 1,024 decoded pictures, then a new base ingests a folder of pictures,
-then the encoder runs once more: the ratio is of pictures a second. The long run is killed (SIGKILL)
-after two fifths of the pictures and run again; peak memory, in MiB, is that of the second process.
-No words are read in the pictures.
+Each encoder encodes 1,024 decoded pictures, then a new base ingests a folder of pictures, then the
+encoder runs again; the ratio is that of pictures a second. The long run is killed (SIGKILL) after
+two fifths of the pictures and run again; peak memory, in MiB, is that of the second process. Words
+in pictures are not recognised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.record import run_stage, target, told, write_result
+from benchmarks.record import run_stage, target, targets_table, write_result
 from ku_rag import KnowledgeBase
 from ku_rag.pictures import load_picture
 
@@ -54,7 +54,7 @@ def draw_all(folder: Path, count: int) -> Path:
 
 
 def rates(pictures: Path, encoder: str, kb: Path, device: str = "auto") -> dict[str, float]:
-    """Milliseconds a picture of the encoder alone, on decoded pictures, and of ingest."""
+    """Return milliseconds a picture of the encoder alone, on decoded pictures, and of ingest."""
     options: dict[str, Any] = {"encoder": encoder, "device": device, "recogniser": "none"}
     with KnowledgeBase.open(kb, create=True, **options) as base:
         files = sorted(pictures.iterdir())[:_SAMPLE]
@@ -76,15 +76,18 @@ def rates(pictures: Path, encoder: str, kb: Path, device: str = "auto") -> dict[
 
 
 def long_run(pictures: Path, kb: Path, killed_at: int) -> dict[str, Any]:
-    """Ingest, and report the peak memory on the way; the process kills itself at a count if any."""
+    """Ingest pictures; return the peak memory at several counts.
+
+    The process kills itself when it has ingested `killed_at` pictures; 0 is never.
+    """
     count = sum(1 for _ in pictures.iterdir())
     marks, peaks = [int(share * count) for share in _SHARES], {}
 
-    def watch(read: int) -> None:
-        if read == killed_at:
+    def watch(number: int) -> None:
+        if number == killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        if read in marks:
-            peaks[read] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        if number in marks:
+            peaks[number] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
     with KnowledgeBase.open(kb, create=True, encoder="embedded", recogniser="none") as base:
         report = base.ingest(pictures, progress=watch)
@@ -96,7 +99,7 @@ def long_run(pictures: Path, kb: Path, killed_at: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print the ratios, write the result."""
+    """Measure, print the ratios, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pictures", type=int, default=10_000)
     parser.add_argument("--long", type=int, default=100_000)
@@ -123,7 +126,7 @@ def main() -> None:
             killed = run_stage([*stage, int(_KILLED * options.long)], {})
             figures["long"] = {"killed": killed, "again": run_stage([*stage, 0], {})}
     figures["targets"] = targets
-    print(told(targets), json.dumps(figures, indent=1), sep="\n")
+    print(targets_table(targets), json.dumps(figures, indent=1), sep="\n")
     if options.write:
         write_result("ingest", figures, packages=("onnxruntime",))
 

@@ -1,10 +1,11 @@
-"""The methods beside each other on HotpotQA: `python -m benchmarks.methods [--write]`.
+"""Comparison of the methods on HotpotQA: `python -m benchmarks.methods [--write]`.
 
 Without a model: the share of questions with both gold paragraphs among the first five chunks of an
-answer, the same base for all, and a paired test against the ordinary query. "published text search"
-is the ablation of KU-RAG without units: the cosine of the question alone, as it has no pictures.
-With a small language model on this machine (the first N questions, 20): calls, tokens and seconds a
-question. What so small a model answers says nothing about a method, so it is not scored.
+answer, on one base for all methods, and a paired test against the ordinary query. "published text
+search" is the ablation of KU-RAG without units: the cosine of the question alone, since questions
+have no pictures. With a small language model on this machine, for the first N questions (default
+20): calls, tokens and seconds a question. The answers of such a small model do not rate a method
+and are not scored.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ WITH_MODEL: Mapping[str, Method] = {
 }
 
 
-def found(kb: KnowledgeBase, method: Method, text: str, gold: tuple[str, ...]) -> float:
-    """Return whether all gold paragraphs are among the first texts."""
+def finds_gold(kb: KnowledgeBase, method: Method, text: str, gold: tuple[str, ...]) -> float:
+    """Return 1.0 if the first texts contain all gold paragraphs, else 0.0."""
     chunks = method(kb, text).chunks[:_TEXTS]
     return float({*gold} <= {owner for chunk in chunks for owner in chunk.owners})
 
 
-def by_cosine(kb: KnowledgeBase, text: str, gold: tuple[str, ...]) -> float:
-    """Return the same for the nearest chunks by the cosine of the question alone."""
+def finds_gold_by_cosine(kb: KnowledgeBase, text: str, gold: tuple[str, ...]) -> float:
+    """Return the same as `finds_gold` for the chunks nearest to the question by cosine."""
     vector = encode_queries(kb.encoder, [text])[0]
     chunks = kb.search(vector=vector, k=_TEXTS).chunks
     return float({*gold} <= {owner for chunk in chunks for owner in chunk.owners})
@@ -75,26 +76,28 @@ def cost(kb: KnowledgeBase, method: Method, texts: list[str]) -> dict[str, float
 
 
 def main() -> None:
-    """Measure, print, and with --write keep the result."""
+    """Measure, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--questions", type=int, default=20)
     options = parser.parse_args()
-    every, passages = hotpotqa()
+    questions, passages = hotpotqa()
     result: dict[str, object] = {}
     with TemporaryDirectory() as folder:
         path = Path(folder, "kb")
         with fill(path, passages, "embedded") as kb:
             shares = {
-                name: [found(kb, method, q.question, q.units) for q in every]
+                name: [finds_gold(kb, method, q.question, q.units) for q in questions]
                 for name, method in METHODS.items()
             }
-            shares["published text search"] = [by_cosine(kb, q.question, q.units) for q in every]
+            shares["published text search"] = [
+                finds_gold_by_cosine(kb, q.question, q.units) for q in questions
+            ]
         for name, values in shares.items():
             p = round(paired_p_value(shares["ku"], values), 4) if name != "ku" else None
             result[name] = {"both among 5": mean(values), "p, beside ku": p}
             print(name, result[name])
-        texts = [question.question for question in every[: options.questions]]
+        texts = [question.question for question in questions[: options.questions]]
         with serving_language_model(Path(folder, "log.txt")) as url:
             model: dict[str, Any] = {"mllm": "smollm2", "mllm_url": url, "mllm_cache": False}
             model["mllm_max_reply_tokens"] = 256

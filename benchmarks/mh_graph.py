@@ -1,26 +1,28 @@
-"""The frozen graph of the Monster Hunter benchmark: what it is made of, and by which recipe.
+"""The frozen graph of the Monster Hunter benchmark: its contents and the recipe that builds it.
 
-The graph of the MH benchmark is not public, its questions with their gold routes are. From them:
+The graph of the MH benchmark is not public, but its questions and their gold routes are. The graph
+is built from these:
 
-1. **Gold.** The union of all gold routes. A route that passes another monster goes on in that
-   monster's own sub-graph, so `Rathalos>Rathian>Fireballs` ends at `Rathian>Fireballs`.
-2. **Distractors.** Every entity that a gold route ends at gets `SIBLINGS` others beside it, every
-   entity that gold routes only pass gets one, and a monster that a question is answered with by
-   itself gets `SIBLINGS` attacks. A distractor has below it what its gold sibling has, distractors
-   included, so that neither degree nor depth tells them apart. Its name comes from routes of other
-   monsters, or is such a name with its first or last word exchanged for that of an attack; a name
-   is used in proportion to the gold entities that bear it or its model, so that neither frequency
-   nor length tells. A monster from which gold routes go over to others is linked to further
-   monsters of the benchmark, by the same numbers.
+1. **Gold.** The union of all gold routes. A route that passes another monster continues in the
+   sub-graph of that monster, so `Rathalos>Rathian>Fireballs` ends at `Rathian>Fireballs`.
+2. **Distractors.** Each entity at the end of a gold route gets `SIBLINGS` siblings, each entity
+   that gold routes only pass gets one, and a monster that is itself the answer to a question gets
+   `SIBLINGS` attacks. A distractor has the same descendants as its gold sibling, distractors
+   included, so that neither degree nor depth distinguishes them. Its name comes from routes of
+   other monsters, or is such a name with its first or last word replaced by that of an attack. A
+   name is used in proportion to the gold entities with this name or its model, so that neither
+   frequency nor length distinguishes them. A monster whose gold routes lead to other monsters is
+   linked to further monsters of the benchmark, in the same numbers.
 3. **Facts.** All monsters of monsters.json with their sub-species, elements, ailments and
    weaknesses.
 
-Gold routes do not name relations. By rule: what ends in "Phase" is a phase, and everything else
-that belongs to a monster an attack; a monster `has phase` a phase; what an attack or phase leads to
-it `continues` (an attack) or `changes` to (a phase); a phase `has` attacks, and an attack of the
-monster itself is `attack of`, as the paper writes it. Between monsters: `subspecies` and `main
-species` if monsters.json says so or the one's name ends with the other's, `mated pair` if they are
-of one type otherwise, else `rival`. Nothing carries information, conditions or captions.
+Gold routes do not name relations, which follow from rules. An entity whose name ends in "Phase" is
+a phase; all other entities of a monster are attacks. A monster `has phase` a phase, and is related
+to its own attacks by `attack of`, as in the paper. An attack `continues` with an attack, a phase
+`has` attacks, and both `changes` to a phase. Monsters are related by `subspecies` or `main species`
+if monsters.json says so or the name of one ends with that of the other, else by `mated pair` if
+they are of the same type, else by `rival`. No relation or entity has information, conditions or
+captions.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _FACTS = {
 
 @dataclass
 class Node:
-    """An attack or a phase in a monster's tree, while it is being built."""
+    """An attack or a phase in the tree of a monster during construction."""
 
     name: str
     phase: bool = False
@@ -57,32 +59,32 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def child(self, name: str) -> Node:
-        """The gold child of that name, made if there is none."""
-        for one in self.children:
-            if one.name == name:
-                return one
+        """Return the gold child of a name; create it if there is none."""
+        for child in self.children:
+            if child.name == name:
+                return child
         self.children.append(Node(name, phase=name.endswith(PHASE)))
         return self.children[-1]
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """The graph: entities as (id, name, kind), relations as (head, relation, tail), shuffled."""
+    """The graph: (id, name, kind) of entities, (head, relation, tail) of relations, shuffled."""
 
     entities: tuple[tuple[str, str, str], ...]
     relations: tuple[tuple[str, str, str], ...]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it, order included."""
-        said = json.dumps([self.entities, self.relations], ensure_ascii=False)
-        return hashlib.sha256(said.encode()).hexdigest()
+        """SHA-256 of entities and relations, in their order."""
+        text = json.dumps([self.entities, self.relations], ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def units(self, icons: Mapping[str, Sequence[Path]]) -> Iterator[Unit]:
-        """As knowledge units; elements and ailments remain names.
+        """Yield the knowledge units of the graph; elements and ailments remain names.
 
         Args:
-            icons: name of a monster → its pictures.
+            icons: Pictures of each monster, by its name.
         """
         declared = {entity for entity, _, kind in self.entities if kind in _DECLARED}
         kinds = {entity: kind for entity, _, kind in self.entities}
@@ -137,61 +139,63 @@ class _Recipe:
         node.ends = True
 
     def add_distractors(self) -> None:
-        gold = [node for tree in self._trees.values() for node in _below(tree)]
+        gold = [node for tree in self._trees.values() for node in _descendants(tree)]
         for _, tree in sorted(self._trees.items()):
             self._widen(tree)
             tree.children += [Node("") for _ in range(SIBLINGS if tree.ends else 0)]
         attacks = sorted({node.name for node in gold if not node.phase})
         for phase in (False, True):
-            self._name(phase, Counter(node.name for node in gold if node.phase == phase), attacks)
+            self._draw_names(
+                phase, Counter(node.name for node in gold if node.phase == phase), attacks
+            )
         for monster, linked in sorted(self._links.items()):
             others = sorted(set(self._trees) - {monster, *linked})
             most = sum(SIBLINGS if ends else 1 for ends in linked.values())
             linked.update(dict.fromkeys(self._rng.sample(others, most), False))
 
-    def _name(self, phase: bool, real: Counter[str], attacks: Sequence[str]) -> None:
+    def _draw_names(self, phase: bool, real: Counter[str], attacks: Sequence[str]) -> None:
         """Draw the names of all distractors that are phases, or attacks."""
         bare = [
             (node, child)
             for _, tree in sorted(self._trees.items())
-            for node in (tree, *_below(tree))
+            for node in (tree, *_descendants(tree))
             for child in node.children
             if not child.name and child.phase == phase
         ]
         self._rng.shuffle(bare)
         models = sorted(real)
-        made = zip(self._made(models, attacks), models, strict=True)
-        due = dict(real) | {name: real[model] for name, model in made}
+        pairs = zip(self._new_names(models, attacks), models, strict=True)
+        due = dict(real) | {name: real[model] for name, model in pairs}
         share = (len(bare) + sum(real.values())) / sum(due.values())
-        left = {name: max(share * uses - real[name], 0.0) for name, uses in due.items()}
+        remaining = {name: max(share * uses - real[name], 0.0) for name, uses in due.items()}
         for parent, child in bare:
             beside = {frozenset(node.name.split()) for node in (parent, *parent.children)}
-            free = [name for name in left if frozenset(name.split()) not in beside]
-            weights = [left[name] + 0.01 for name in free]
+            free = [name for name in remaining if frozenset(name.split()) not in beside]
+            weights = [remaining[name] + 0.01 for name in free]
             [child.name] = self._rng.choices(free, weights)
-            left[child.name] = max(left[child.name] - 1, 0.0)
+            remaining[child.name] = max(remaining[child.name] - 1, 0.0)
 
-    def _made(self, real: Sequence[str], attacks: Sequence[str]) -> Iterator[str]:
-        """As many new names as there are real ones: each is one of them with an attack's word."""
-        made: set[str] = set()
+    def _new_names(self, real: Sequence[str], attacks: Sequence[str]) -> Iterator[str]:
+        """Yield a new name for each real one: the same with a word of an attack."""
+        names: set[str] = set()
         for name in real:
             parts = name.split()
             first = name.endswith(PHASE) or (len(parts) > 1 and self._rng.random() < 0.5)
             new = name
-            while new in real or new in made or len(set(new.split())) < len(parts):
-                other = self._rng.choice(attacks).split()
-                new = " ".join([other[0], *parts[1:]] if first else [*parts[:-1], other[-1]])
-            made.add(new)
+            while new in real or new in names or len(set(new.split())) < len(parts):
+                attack = self._rng.choice(attacks).split()
+                new = " ".join([attack[0], *parts[1:]] if first else [*parts[:-1], attack[-1]])
+            names.add(new)
             yield new
 
     def _widen(self, node: Node) -> None:
-        """Put distractors without names beside every gold child, from the leaves upwards."""
+        """Add distractors without names beside each gold child, from the leaves upwards."""
         gold = list(node.children)
         for child in gold:
             self._widen(child)
         for child in gold:
             for _ in range(SIBLINGS if child.ends else 1):
-                node.children.append(_bare(child))
+                node.children.append(_copy_shape(child))
 
     def frozen(self) -> Frozen:
         entities: dict[str, tuple[str, str]] = {n: (n, "monster") for n in self._monsters}
@@ -199,7 +203,9 @@ class _Recipe:
         for monster, tree in self._trees.items():
             relations += self._tree(monster, tree, entities)
         for monster, linked in self._links.items():
-            relations += [(monster, self._between(monster, other), other) for other in linked]
+            relations += [
+                (monster, self._relation_between(monster, other), other) for other in linked
+            ]
         for name, record in self._monsters.items():
             for key, (relation, kind) in _FACTS.items():
                 for value in dict.fromkeys(record.get(key) or ()):
@@ -224,14 +230,14 @@ class _Recipe:
             yield path, _relation(path, phase), tail
             yield from self._tree(tail, child, entities)
 
-    def _between(self, one: str, other: str) -> str:
-        sub = [" ".join(name.split()) for name in self._monsters[one].get("subSpecies") or ()]
-        main = [" ".join(name.split()) for name in self._monsters[other].get("subSpecies") or ()]
-        if other in sub or other.endswith(f" {one}"):
+    def _relation_between(self, first: str, second: str) -> str:
+        sub = [" ".join(name.split()) for name in self._monsters[first].get("subSpecies") or ()]
+        main = [" ".join(name.split()) for name in self._monsters[second].get("subSpecies") or ()]
+        if second in sub or second.endswith(f" {first}"):
             return "subspecies"
-        if one in main or one.endswith(f" {other}"):
+        if first in main or first.endswith(f" {second}"):
             return "main species"
-        same = self._monsters[one]["type"] == self._monsters[other]["type"]
+        same = self._monsters[first]["type"] == self._monsters[second]["type"]
         return "mated pair" if same else "rival"
 
 
@@ -244,12 +250,12 @@ def _relation(head: str, phase: bool) -> str:
     return "changes" if phase else "continues"
 
 
-def _bare(model: Node) -> Node:
-    """A node of the model's shape, names to be drawn."""
-    return Node("", phase=model.phase, children=[_bare(child) for child in model.children])
+def _copy_shape(model: Node) -> Node:
+    """Return a copy of a node and its descendants without names."""
+    return Node("", phase=model.phase, children=[_copy_shape(child) for child in model.children])
 
 
-def _below(node: Node) -> Iterator[Node]:
+def _descendants(node: Node) -> Iterator[Node]:
     for child in node.children:
         yield child
-        yield from _below(child)
+        yield from _descendants(child)

@@ -1,4 +1,4 @@
-"""The questions of the MH benchmark, and what they are asked of: a graph in a knowledge base."""
+"""The questions of the MH benchmark, and its graph in a knowledge base."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ DATA = record.DATA / "monster_hunter"
 Route = tuple[str, ...]
 
 
-def questions() -> Sequence[EvaluationQuestion]:
-    """All questions of the question list."""
+def load_questions() -> Sequence[EvaluationQuestion]:
+    """Return all questions of the question list."""
     return load("mh", DATA / "question_list.xlsx").questions
 
 
-def is_held_out(asked: EvaluationQuestion) -> bool:
-    """Whether the monster is in the half that is only reported."""
-    return bool(hashlib.sha256(asked.units[0].encode()).digest()[0] % 2)
+def is_held_out(question: EvaluationQuestion) -> bool:
+    """Return whether the monster is in the half that is only reported."""
+    return bool(hashlib.sha256(question.units[0].encode()).digest()[0] % 2)
 
 
-def query(asked: EvaluationQuestion, perceptive: bool) -> Query:
-    """What is asked, with or without people's description of the scene."""
-    perception = asked.fields["perception"] if perceptive else ""
-    return Query(question=asked.question, hints=asked.fields["hints"], perception=perception)
+def build_query(question: EvaluationQuestion, perceptive: bool) -> Query:
+    """Return the query of a question, with a human description of the scene if `perceptive`."""
+    perception = question.fields["perception"] if perceptive else ""
+    return Query(question=question.question, hints=question.fields["hints"], perception=perception)
 
 
-def frozen_graph(asked: Sequence[EvaluationQuestion], seed: int = SEED) -> Frozen:
-    """The graph of the recipe, from the gold routes of all questions."""
+def frozen_graph(questions: Sequence[EvaluationQuestion], seed: int = SEED) -> Frozen:
+    """Return the graph that the recipe builds from the gold routes of all questions."""
     monsters = json.loads((DATA / "monsters.json").read_text(encoding="utf-8"))["monsters"]
-    routes = sorted({">".join(route) for question in asked for route in question.routes})
+    routes = sorted({">".join(route) for question in questions for route in question.routes})
     return build(routes, monsters, seed)
 
 
 @contextmanager
-def opened(frozen: Frozen) -> Iterator[Graph]:
-    """The graph in a knowledge base of its own, icons linked as pictures."""
+def open_graph(frozen: Frozen) -> Iterator[Graph]:
+    """Open the graph in a temporary knowledge base, with icons as pictures of the monsters."""
     icons: dict[str, list[Path]] = {}
     for file in sorted((DATA / "icons").iterdir()):
         monster = file.stem.partition("-")[2].removesuffix("_Icon").replace("_", " ")

@@ -1,12 +1,13 @@
-"""Tables and passages in one base: OTT-QA, embedded, without a model.
+"""Tables and passages in one base: OTT-QA with the embedded encoder, without a model.
 
     python -m benchmarks.ottqa [--write]
 
-150 tables and 3,739 passages are units. A cell links to the passages of its hyperlinks, or, in a
-second base, only names them. Settings are chosen on every second question (the tuning half); the
-others are for the report. Given are the shares of questions whose table is that of the first row
-found, and with a gold passage among the first 5, 10 and 20 passages, with 95 % intervals; answers
-that are stated where a cell is the answer; and milliseconds of processor time.
+150 tables and 3,739 passages are units. A cell links to the passages of its hyperlinks; in a second
+base, it only names them. Settings are chosen on every second question (the tuning half); the others
+are for the report. The figures, with 95 % intervals, are the shares of questions whose table is
+that of the first row found, and of questions with a gold passage among the first 5, 10 and 20
+passages. Further figures are the answers to questions about a cell, and milliseconds of processor
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.questions import ottqa, plain, title_of
-from benchmarks.reader import right
+from benchmarks.reader import is_right
 from benchmarks.record import DATA, mean, proportion, write_result
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.evaluation.questions import EvaluationQuestion
@@ -31,42 +32,43 @@ DEPTHS = (5, 10, 20)
 _CHUNKS = 100
 
 
-def units(passages: Mapping[str, str], known: Mapping[str, str]) -> Iterator[Unit]:
-    """The passages and the tables; cells link to known passages."""
+def units(passages: Mapping[str, str], targets: Mapping[str, str]) -> Iterator[Unit]:
+    """Yield the units of the passages and tables; cells link to the passages in `targets`."""
     for title, text in passages.items():
         yield Unit(title, id=title, texts=(text,))
     for line in (DATA / "ottqa" / "tables.jsonl").read_text("utf-8").splitlines():
-        one = json.loads(line)
+        record = json.loads(line)
         rows = [
             tuple(
-                Cell(plain(text), next((t for t in map(title_of, links) if t in known), None))
+                Cell(plain(text), next((t for t in map(title_of, links) if t in targets), None))
                 for text, links in row
             )
-            for row in one["data"]
+            for row in record["data"]
         ]
-        header = tuple(plain(column[0]) for column in one["header"])
-        table = Table(header, tuple(rows), one.get("section_title", ""))
-        texts = (plain(one["intro"]),) if one["intro"] else ()
-        identity = f"table:{one['table_id']}"
-        yield Unit(one["title"], id=identity, texts=texts, tables=(table,), match=False)
+        header = tuple(plain(column[0]) for column in record["header"])
+        table = Table(header, tuple(rows), record.get("section_title", ""))
+        texts = (plain(record["intro"]),) if record["intro"] else ()
+        identity = f"table:{record['table_id']}"
+        yield Unit(record["title"], id=identity, texts=texts, tables=(table,), match=False)
 
 
 def places(kb: KnowledgeBase, question: EvaluationQuestion) -> tuple[bool, int]:
-    """Whether the first row is of the gold table, and the best place of a gold passage."""
-    found = kb.search(text=question.question, k=_CHUNKS).chunks
-    owners = [chunk.owners[0] for chunk in found if chunk.owners]
-    table = next((one for one in owners if one.startswith("table:")), "")
-    passages = [one for one in owners if not one.startswith("table:")]
-    best = (passages.index(one) for one in question.units[1:] if one in passages)
+    """Return whether the first row is of the gold table, and the best place of a gold passage."""
+    chunks = kb.search(text=question.question, k=_CHUNKS).chunks
+    owners = [chunk.owners[0] for chunk in chunks if chunk.owners]
+    table = next((owner for owner in owners if owner.startswith("table:")), "")
+    passages = [owner for owner in owners if not owner.startswith("table:")]
+    best = (passages.index(title) for title in question.units[1:] if title in passages)
     return table == question.units[0], min(best, default=10_000)
 
 
 def measure(
-    found: Sequence[tuple[bool, int]], asked: Sequence[EvaluationQuestion]
+    results: Sequence[tuple[bool, int]], questions: Sequence[EvaluationQuestion]
 ) -> dict[str, object]:
-    """Shares of questions whose table and whose passages are found, and their intervals."""
-    tables = [hit for hit, _ in found]
-    best = [place for (_, place), one in zip(found, asked, strict=True) if one.units[1:]]
+    """Return the shares of questions whose table and passages are found, with intervals."""
+    tables = [hit for hit, _ in results]
+    pairs = zip(results, questions, strict=True)
+    best = [place for (_, place), question in pairs if question.units[1:]]
     return {
         "questions": [len(tables), len(best)],
         "table": mean(tables),
@@ -74,45 +76,46 @@ def measure(
     }
 
 
-def stated(kb: KnowledgeBase, asked: Sequence[EvaluationQuestion]) -> dict[str, object]:
-    """The share of questions about a cell that get an answer, and of right ones among them."""
-    cells = [one for one in asked if one.group == "table"]
-    given = [kb.query(None, one.question).answer for one in cells]
-    good = [right(text, one.answers[0]) for text, one in zip(given, cells, strict=True) if text]
-    return {"answered": proportion(list(map(bool, given))), "right": proportion(good)}
+def answer_figures(kb: KnowledgeBase, questions: Sequence[EvaluationQuestion]) -> dict[str, object]:
+    """Return the share of questions about a cell answered, and the right share of these."""
+    cells = [question for question in questions if question.group == "table"]
+    answers = [kb.query(None, question.question).answer for question in cells]
+    pairs = zip(answers, cells, strict=True)
+    hits = [is_right(text, question.answers[0]) for text, question in pairs if text]
+    return {"answered": proportion(list(map(bool, answers))), "right": proportion(hits)}
 
 
-def milliseconds(kb: KnowledgeBase, asked: Sequence[EvaluationQuestion]) -> dict[str, float]:
-    """Processor time of a query, and of its joint scores alone; means over the questions."""
+def milliseconds(kb: KnowledgeBase, questions: Sequence[EvaluationQuestion]) -> dict[str, float]:
+    """Return processor time of a query and of its joint scores alone, means over the questions."""
     connection = kb._database.connection
-    terms = [term_scores(connection, one.question) for one in asked]
+    terms = [term_scores(connection, question.question) for question in questions]
     started = time.process_time()
-    for found in terms:
-        joint_scores(connection, found, 500, pool=100)
+    for scores in terms:
+        joint_scores(connection, scores, 500, pool=100)
     middle = time.process_time()
-    for one in asked:
-        kb.query(None, one.question)
-    each = 1000 / len(asked)
+    for question in questions:
+        kb.query(None, question.question)
+    each = 1000 / len(questions)
     rows, query = middle - started, time.process_time() - middle
     return {"question": round(query * each, 1), "rows": round(rows * each, 1)}
 
 
 def main() -> None:
-    """Measure, print, and with --write keep the result."""
-    every, passages = ottqa()
+    """Measure, print, and with --write write the result."""
+    questions, passages = ottqa()
     halves = {"tuning": slice(0, None, 2), "report": slice(1, None, 2), "all": slice(None)}
     result: dict[str, object] = {}
     with TemporaryDirectory() as folder:
-        for label, known in (("with hyperlinks", passages), ("without hyperlinks", {})):
+        for label, targets in (("with hyperlinks", passages), ("without hyperlinks", {})):
             with KnowledgeBase.open(Path(folder, label), create=True) as kb:
-                kb.add_many(list(units(passages, known)))
-                found = [places(kb, one) for one in every]
+                kb.add_many(list(units(passages, targets)))
+                results = [places(kb, question) for question in questions]
                 for half, part in halves.items():
-                    result[f"{label}, {half}"] = measure(found[part], every[part])
-                    if known:
-                        result[f"stated, {half}"] = stated(kb, every[part])
-                if known:
-                    result["milliseconds"] = milliseconds(kb, every[1:120:2])
+                    result[f"{label}, {half}"] = measure(results[part], questions[part])
+                    if targets:
+                        result[f"stated, {half}"] = answer_figures(kb, questions[part])
+                if targets:
+                    result["milliseconds"] = milliseconds(kb, questions[1:120:2])
     for label, figures in result.items():
         print(label, json.dumps(figures))
     if "--write" in sys.argv:

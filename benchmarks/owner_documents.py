@@ -1,10 +1,10 @@
 """Questions that owners ask about their documents: `python -m benchmarks.owner_documents`.
 
-Five folders in `document_sets/`: lamps of a shop, objects of a museum, plants, bicycles and musical
-instruments, all invented, a short text for each thing and a table beside two of them. Half of the
-questions are about one thing, half about a set: which, how many, the heaviest. They were written
-from the documents before facts were read from sentences. "seen" ones may be read while the reader
-is changed, "unseen" ones are only counted.
+The five folders in `document_sets/` describe lamps of a shop, objects of a museum, plants, bicycles
+and musical instruments. All are invented. Each thing has a short text; two folders have a table as
+well. Half of the questions are about one thing, half about a set: which, how many, the heaviest.
+They were written from the documents before facts were read from sentences. "Seen" questions may be
+read while the reader is changed, "unseen" ones are only counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ask(name: str, part: str) -> Counter[str]:
 
 
 def main() -> None:
-    """Ask, print, and write the result."""
+    """Ask, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the result file")
     options = parser.parse_args()

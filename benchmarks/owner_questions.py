@@ -1,12 +1,12 @@
 """Questions that owners ask about their records: `python -m benchmarks.owner_questions`.
 
-Fifteen bases in `owner_sets/`: products of a shop, monsters of a game, objects of a museum, dishes,
-plants, machines and more, all invented, with the inconsistent fields that such records have. The
-questions were written from the records by people who did not know the code: those on the first
-three mostly use the words of the records, the others are put as customers and colleagues put them.
-"seen" ones may be read while the reader is changed, "unseen" ones of the first nine bases are only
-counted. Where the records hold no answer, nothing may be stated; nor when each base is asked the
-questions of the others, unless its own records answer them.
+The fifteen bases in `owner_sets/` describe products of a shop, monsters of a game, objects of a
+museum, dishes, plants, machines and more. All are invented, with the inconsistent fields of real
+records. The questions were written from the records by people who did not know the code. Those
+about the first three bases mostly use the words of the records; the others are worded as by
+customers and colleagues. "Seen" questions may be read while the reader is changed, "unseen" ones of
+the first nine bases are only counted. If the records contain no answer, the base must state none.
+The same holds if a base is asked the questions of the others, unless its own records answer them.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def verdict(answer: str, question: dict[str, Any]) -> str:
         return "wrong" if answer else "abstained"
     if not answer:
         return "declined"
-    listed = {_plain(one) for one in re.split(r", | and ", answer)}
+    listed = {_plain(item) for item in re.split(r", | and ", answer)}
     if items:
         is_right = listed == {*map(_plain, items)}
-    elif answer.endswith("."):  # a sentence holds the answer
+    elif answer.endswith("."):  # a sentence that contains the answer
         words = f" {_plain(answer)} "
         is_right = any(f" {_plain(accepted)} " in words for accepted in answers)
     else:
@@ -69,15 +69,15 @@ def ask(name: str, part: str, *, others: bool) -> Counter[str]:
         KnowledgeBase.open(f"{folder}/kb", create=True) as kb,
     ):
         kb.ingest(SETS / f"{name}.jsonl")
-        for of in (one for one in NAMES if (one != name) == others):
-            for question in questions(of, part):
-                asked = question | {"answers": [], "items": []} if others else question
-                counts[verdict(kb.query(None, question["question"]).answer, asked)] += 1
+        for source in (set_name for set_name in NAMES if (set_name != name) == others):
+            for question in questions(source, part):
+                expected = question | {"answers": [], "items": []} if others else question
+                counts[verdict(kb.query(None, question["question"]).answer, expected)] += 1
     return counts
 
 
 def main() -> None:
-    """Ask, print, and write the result."""
+    """Ask, print, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the result file")
     options = parser.parse_args()

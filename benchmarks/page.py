@@ -2,8 +2,8 @@
 
     python -m benchmarks.page
 
-The figures are those of benchmarks/results. A test fails while one of both pages differs from what
-this program writes.
+The figures are those of benchmarks/results. A test fails if either page differs from the output of
+this program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def performance() -> str:
     """Return docs/performance.md."""
     results = {file.stem: read_result(file.stem) for file in RESULTS.glob("*.json")}
     rows = dict(sorted(results["scale"]["rows"].items(), key=lambda row: _size(row[0])))
-    loads = sorted(of["load average"] for of in rows.values())
+    loads = sorted(figures["load average"] for figures in rows.values())
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         compared=_compared(rows),
         systems=_systems(),
@@ -47,16 +47,16 @@ def performance() -> str:
         retrieval=_retrieval(results["retrieval"]),
         answers=_answers(results),
         document_share=f"{results['documents']['unseen']['document_share']:.2f}",
-        sizes=scale.table({name: of for name, of in rows.items() if name.startswith("ku-rag")}),
+        sizes=scale.table({name: row for name, row in rows.items() if name.startswith("ku-rag")}),
         others=scale.table(
-            {name: of for name, of in rows.items() if "chunk" in name and _size(name)[1] > 10_000}
+            {name: row for name, row in rows.items() if "chunk" in name and _size(name)[1] > 10_000}
         ),
         measured_with=_measured_with(results),
     )
 
 
 def _size(name: str) -> tuple[str, int]:
-    """The shape and the number of units of a row: "ku-rag, chunk, 10,000"."""
+    """Return the shape and the number of units of a row such as "ku-rag, chunk, 10,000"."""
     _, shape, units = name.split(", ")
     return shape, int(units.replace(",", ""))
 
@@ -68,39 +68,43 @@ def _compared(rows: Mapping[str, Any]) -> str:
     lines = [["", "ku-rag", *(f"÷ {name}" for name in columns)]]
     for row in COMPARED:
         ratios = [
-            (of[row] / own[row] if row == MORE_IS_BETTER else own[row] / of[row])
-            if of.get(row)
+            (figures[row] / own[row] if row == MORE_IS_BETTER else own[row] / figures[row])
+            if figures.get(row)
             else None
-            for of in columns.values()
+            for figures in columns.values()
         ]
         cells = ["" if ratio is None else f"{ratio:.2g}" for ratio in ratios]
         lines.append([row, f"{own[row]:,g}", *cells])
-    recalls = [of.get("recall@10", "") for of in (own, *columns.values())]
+    recalls = [figures.get("recall@10", "") for figures in (own, *columns.values())]
     lines.append(["recall@10", *map(str, recalls)])
     return markdown(lines)
 
 
 def _systems() -> str:
     lines = [["system", "index", "when a change has returned"]]
-    lines += [[name, of.index, of.durability] for name, of in SYSTEMS.items()]
+    lines += [[name, system.index, system.durability] for name, system in SYSTEMS.items()]
     return markdown(lines, 3)
 
 
 def _pictures(result: Mapping[str, Any]) -> str:
     lines = [["installed", *PICTURE_SETS.values()]]
     for encoder, name in EXTRAS.items():
-        found = [
-            (result[encoder][of]["R@1"][0], result[encoder][of]["R@5"][0]) for of in PICTURE_SETS
-        ]
-        lines.append([name, *(f"{first:.2f}, {five:.2f}" for first, five in found)])
+        sets = [result[encoder][set_name] for set_name in PICTURE_SETS]
+        cells = [f"{figures['R@1'][0]:.2f}, {figures['R@5'][0]:.2f}" for figures in sets]
+        lines.append([name, *cells])
     return markdown(lines)
 
 
 def _retrieval(result: Mapping[str, Any]) -> str:
-    sets = {name: of for name, of in result.items() if isinstance(of, dict) and "found" in of}
+    sets = {
+        name: value
+        for name, value in result.items()
+        if isinstance(value, dict) and "found" in value
+    }
     lines = [["set, encoder", "questions", "first 5", "first 10", "first 20"]]
-    for name, of in sets.items():
-        lines.append([name, str(of["questions"]), *(f"{share:.2f}" for share in of["found"])])
+    for name, figures in sets.items():
+        shares = [f"{share:.2f}" for share in figures["found"]]
+        lines.append([name, str(figures["questions"]), *shares])
     return markdown(lines)
 
 
@@ -109,19 +113,20 @@ def _answers(results: Mapping[str, Any]) -> str:
     lines = [["questions", "number", "answered", "right of answered"]]
     number = sum(kind["questions"] for kind in facts["kinds"].values())
     lines.append(["for facts, made by rule", f"{number}", "", f"{facts['right']:.2f}"])
-    unseen = [of for name, of in owners.items() if name.endswith("unseen")]
+    unseen = [counts for name, counts in owners.items() if name.endswith("unseen")]
     lines.append(["of users, on records", *_shares(unseen)])
     lines.append(
         ["of users, on short texts", *_shares([results["owner_documents"]["sets"]["unseen"]])]
     )
     for name in ("OTT-QA", "HotpotQA"):
-        of = results["reader"][name]
-        share = f"{of['right of answered'][0]:.2f}" if of["answered"] else ""
-        lines.append([f"{name}, passages", f"{of['questions']}", f"{of['answered']:.2f}", share])
+        figures = results["reader"][name]
+        share = f"{figures['right of answered'][0]:.2f}" if figures["answered"] else ""
+        lines.append([f"{name}, passages", f"{figures['questions']}",
+                      f"{figures['answered']:.2f}", share])  # fmt: skip
     for name in ("wikipedia", "town"):
-        of = results["prose"][name]["report"]["forward"]
-        lines.append([f"for one fact, {name}", f"{of['questions']}", f"{of['answered']:.2f}",
-                      f"{of['right'][0]:.2f}"])  # fmt: skip
+        figures = results["prose"][name]["report"]["forward"]
+        lines.append([f"for one fact, {name}", f"{figures['questions']}",
+                      f"{figures['answered']:.2f}", f"{figures['right'][0]:.2f}"])  # fmt: skip
     lines.append(["documents not read before", *_shares([results["documents"]["unseen"]])])
     return markdown(lines)
 
@@ -129,7 +134,7 @@ def _answers(results: Mapping[str, Any]) -> str:
 def _shares(counts: Sequence[Mapping[str, int]]) -> list[str]:
     """Return the number of questions with an answer, the share answered, and the right of these."""
     right, wrong, declined = (
-        sum(of.get(verdict, 0) for of in counts) for verdict in ("right", "wrong", "declined")
+        sum(part.get(verdict, 0) for part in counts) for verdict in ("right", "wrong", "declined")
     )
     number, stated = right + wrong + declined, right + wrong
     return [f"{number}", f"{stated / number:.2f}", f"{right / stated:.2f}"]
@@ -137,15 +142,15 @@ def _shares(counts: Sequence[Mapping[str, int]]) -> list[str]:
 
 def _measured_with(results: Mapping[str, Any]) -> str:
     lines = [["result", "date", "ku-rag", "machine"]]
-    for name, of in sorted(results.items()):
-        machine = of["machine"]
-        lines.append([f"{name}.json", of["date"], of["versions"]["ku-rag"],
+    for name, result in sorted(results.items()):
+        machine = result["machine"]
+        lines.append([f"{name}.json", result["date"], result["versions"]["ku-rag"],
                       f"{machine['cpu']}, {machine['cpus']} processors"])  # fmt: skip
     return markdown(lines, 4)
 
 
 def with_plan(page: str) -> str:
-    """Return docs/scale.md with the plan that the results give now."""
+    """Return docs/scale.md with the plan computed from the current results."""
     before, start, rest = page.partition("<!-- plan -->\n")
     _, end, after = rest.partition("<!-- /plan -->")
     return "".join((before, start, plan.table(PLANNED), "\n", end, after))

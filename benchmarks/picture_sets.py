@@ -1,4 +1,4 @@
-"""Sets of things with pictures to match: flags, groceries, icons and sprites, halved into bases."""
+"""Sets of things with pictures to match: flags, groceries, icons and sprites."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ Pictures = Sequence[Image.Image]
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """Stored pictures by thing, the family of each thing (halves share none), pictures asked."""
+    """Stored pictures and family of each thing, and the pictures of queries with their things.
+
+    Things of a family are in the same half.
+    """
 
     stored: Mapping[str, Sequence[Image.Image]]
     family: Mapping[str, str]
-    asked: Sequence[tuple[Image.Image, frozenset[str]]]
+    queries: Sequence[tuple[Image.Image, frozenset[str]]]
 
 
 def load(folder: str) -> tuple[Pictures, NDArray[np.int64], NDArray[np.int64]]:
-    """Pictures of a grocery folder, their products and their places in the product's list."""
+    """Return the pictures of a grocery folder, the product of each and its place among these."""
     names = sorted(path.name for path in (DATA / "grocery" / "units").iterdir())
     pictures, products, places = [], [], []
     for number, name in enumerate(names):
@@ -54,30 +57,30 @@ def load(folder: str) -> tuple[Pictures, NDArray[np.int64], NDArray[np.int64]]:
 
 
 def flags(tuning: bool) -> Things:
-    """Flags in scenes; flags of one design are one family."""
+    """Return flags with scenes as queries; flags of the same design are a family."""
     scenes = map(benchmark_scene, range(5000, 5075) if tuning else range(1000, 1075))
-    asked = [(s.image, twins(s.country) | {s.country}) for s in scenes if s.distractor is None]
+    queries = [(s.image, twins(s.country) | {s.country}) for s in scenes if s.distractor is None]
     return Things(
-        {c: [draw(c)] for c in COUNTRIES}, {c: min(twins(c) | {c}) for c in COUNTRIES}, asked
+        {c: [draw(c)] for c in COUNTRIES}, {c: min(twins(c) | {c}) for c in COUNTRIES}, queries
     )
 
 
 def groceries(tuning: bool) -> Things:
-    """Products; photos at even places are for tuning, as the descriptor was."""
+    """Return products; photos at even places are for tuning, as they were for the descriptor."""
     stored: dict[str, list[Image.Image]] = {}
     for folder in ("units", "kb_photos"):
         for picture, product, _ in zip(*load(folder), strict=True):
             stored.setdefault(str(product), []).append(picture)
     photos = [
-        (p, frozenset([str(n)]))
-        for p, n, at in zip(*load("query_photos"), strict=True)
-        if at % 2 != tuning
+        (picture, frozenset([str(product)]))
+        for picture, product, place in zip(*load("query_photos"), strict=True)
+        if place % 2 != tuning
     ]
-    return Things(stored, {n: n for n in stored}, photos[::4][:60])
+    return Things(stored, {product: product for product in stored}, photos[::4][:60])
 
 
 def packs(tuning: bool) -> Things:
-    """Packaged groceries in shop photos, with one clean picture of each product in the base."""
+    """Return packaged groceries in shop photos; the base has a clean picture of each product."""
     stored = {str(n): [picture] for picture, n, _ in zip(*load("units"), strict=True)}
     with (DATA / "grocery" / "classes.csv").open(encoding="utf-8") as file:
         packed = {
@@ -95,12 +98,12 @@ def packs(tuning: bool) -> Things:
 
 
 def icons(tuning: bool) -> Things:
-    """Icons of monsters."""
+    """Return icons of monsters."""
     return _renders(sorted((DATA / "monster_hunter" / "icons").iterdir()), 5 if tuning else 6)
 
 
 def sprites(tuning: bool) -> Things | None:
-    """Sprites of the package arcade, if it is installed; a family is the first word of a name."""
+    """Return sprites of the package arcade, if it is installed."""
     package = importlib.util.find_spec("arcade")
     if package is None or package.origin is None:
         return None
@@ -110,7 +113,10 @@ def sprites(tuning: bool) -> Things | None:
 
 
 def _renders(files: Sequence[Path], seed: int) -> Things:
-    """Icons that differ clearly, each pasted on a place."""
+    """Return icons that differ clearly, each pasted on a background.
+
+    The family of an icon is the first word of its name.
+    """
     photos = load("kb_photos")[0][::5]
     icons: dict[str, Image.Image] = {}
     vectors = np.zeros((0, 512), np.float32)
@@ -126,14 +132,14 @@ def _renders(files: Sequence[Path], seed: int) -> Things:
             if (vectors @ vector[0]).max(initial=0) <= 0.9:
                 vectors = np.vstack([vectors, vector])
                 icons[f"{file.stem} {len(icons)}"] = icon
-    asked = []
+    queries = []
     for number, name in enumerate(list(icons)[:: max(1, len(icons) // 50)]):
         rng = np.random.default_rng([seed, number])
-        asked.append((_render(icons[name], rng, photos), frozenset([name])))
+        queries.append((_render(icons[name], rng, photos), frozenset([name])))
     return Things(
         {n: [_on_white(i)] for n, i in icons.items()},
-        {n: found[0] if (found := re.match("[a-z]+", n)) else n for n in icons},
-        asked,
+        {n: match[0] if (match := re.match("[a-z]+", n)) else n for n in icons},
+        queries,
     )
 
 
@@ -146,22 +152,22 @@ def _on_white(icon: Image.Image) -> Image.Image:
 def _render(
     icon: Image.Image, rng: np.random.Generator, photos: Sequence[Image.Image]
 ) -> Image.Image:
-    """An icon at 3 to 30 % of a drawn place or of a photo, turned by up to 20 degrees."""
-    place = photos[rng.integers(len(photos))].resize((WIDTH, HEIGHT))
+    """Return an icon on 3 to 30 % of a backdrop or photo, rotated by up to 20 degrees."""
+    background = photos[rng.integers(len(photos))].resize((WIDTH, HEIGHT))
     if rng.random() < 0.5:
-        place = make_backdrop(rng, str(rng.choice(list(BACKDROPS))))
+        background = make_backdrop(rng, str(rng.choice(list(BACKDROPS))))
     scale = (rng.uniform(0.03, 0.3) * WIDTH * HEIGHT / (icon.width * icon.height)) ** 0.5
     icon = icon.rotate(float(rng.uniform(-20, 20)), Resampling.BICUBIC, expand=True)
     size = max(8, round(scale * icon.width)), max(8, round(scale * icon.height))
     icon = icon.resize(size, Resampling.LANCZOS)
     icon.thumbnail((WIDTH - 20, HEIGHT - 20))
-    at = int(rng.integers(WIDTH - icon.width)), int(rng.integers(HEIGHT - icon.height))
-    place.paste(icon, at, icon)
-    return photograph(place, draw_shot(rng), rng)
+    corner = int(rng.integers(WIDTH - icon.width)), int(rng.integers(HEIGHT - icon.height))
+    background.paste(icon, corner, icon)
+    return photograph(background, draw_shot(rng), rng)
 
 
 def units_of(stored: Mapping[str, Pictures], folder: Path) -> list[ku_rag.Unit]:
-    """Write pictures to a folder, and return a unit for each thing."""
+    """Write pictures to a folder; return a unit for each thing."""
     units = []
     for name, pictures in stored.items():
         files = [folder / f"{len(units)}-{k}.png" for k in range(len(pictures))]
@@ -175,7 +181,7 @@ def units_of(stored: Mapping[str, Pictures], folder: Path) -> list[ku_rag.Unit]:
 def base_of(
     stored: Mapping[str, Pictures], encoder: str, recogniser: CachedRecogniser | None
 ) -> Iterator[ku_rag.KnowledgeBase]:
-    """A base with a unit for each thing, whose words are read if there is a recogniser."""
+    """Create a base with a unit for each thing; a recogniser reads the words in the pictures."""
     with tempfile.TemporaryDirectory() as folder:
         units = units_of(stored, Path(folder))
         options = {"encoder": encoder, "recogniser": "rapidocr" if recogniser else "none"}
@@ -192,8 +198,8 @@ def match_halves(
     """Match each picture with each half as the base.
 
     Returns:
-        float64[n, 5]: whether the thing is in the base, whether the best match is right, and the
-        similarity, the edges and the confidence of that match.
+        float64[n, 5]: Whether the thing is in the base, whether the best match is right, and the
+        similarity, edges and confidence of that match.
     """
     families = np.array(sorted(set(things.family.values())))
     np.random.default_rng(7).shuffle(families)
@@ -203,11 +209,11 @@ def match_halves(
         with base_of(base, encoder, recogniser) as kb:
             retrieval = kb._session.retrieval()
             connection, search = retrieval.database.connection, retrieval.image_search
-            for image, truth in things.asked:
+            for image, truth in things.queries:
                 words = recogniser.read(image) if recogniser else ()
-                found, _ = match_image(connection, image, "", search, words=words)
-                unit, best = next(iter(found.items()))
+                matches, _ = match_image(connection, image, "", search, words=words)
+                unit, best = next(iter(matches.items()))
                 right = unit_records.fields_of(connection, unit)[0] in truth
-                known, numbers = bool(truth & base.keys()), (best.similarity, best.edges)
-                rows.append((known, right, *numbers, best.confidence))
+                in_base, numbers = bool(truth & base.keys()), (best.similarity, best.edges)
+                rows.append((in_base, right, *numbers, best.confidence))
     return np.array(rows, np.float64)

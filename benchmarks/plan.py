@@ -1,13 +1,13 @@
-"""Machines, memory, disk, hours and cost of a large collection, from the committed figures.
+"""Machines, memory, disk, hours and cost of a large collection, from the committed results.
 
     python -m benchmarks.plan --units 1e9 [--texts-per-unit 1] [--pictures-per-unit 0]
         [--dimensions 512] [--workers 128] [--encoder all-MiniLM-L6-v2] [--memory 256]
         [--price-hour 1] [--price-gigabyte 0.1]
 
-Each number is printed with what it rests on: results of scale.json, encode.json and
-milvus_sync.json, or an argument. A number is "extrapolated" where the collection is larger than
-what was measured, and then it is a proportion: bytes and processor time grow with the number of
-texts and pictures. One writer imports; workers and machines that search are added freely.
+Each number is printed with its basis: results in scale.json, encode.json and milvus_sync.json, or
+an argument. A number is "extrapolated" if the collection is larger than the measured one. It is
+then proportional: bytes and processor time grow with the number of texts and pictures. One writer
+imports; any number of workers and of machines that search can be added.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ HEAD = ["quantity", "number", "state", "rests on"]
 
 @dataclass(frozen=True)
 class Row:
-    """A number of the plan, with the figures that it rests on."""
+    """A number of the plan with its basis."""
 
     quantity: str
     number: float
     basis: str
     size: int = 0
-    """Texts or pictures of the smallest measurement; 0 if it follows from arguments alone."""
+    """Texts or pictures of the smallest measurement; 0 if the number depends on arguments alone."""
 
     def cells(self, planned: float) -> list[str]:
         """Return the cells of a table; `planned` is the number of texts or pictures."""
@@ -47,7 +47,7 @@ class Row:
 
 
 def rows(options: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """Return the numbers of a plan, each after those that it rests on."""
+    """Return the numbers of a plan, each after those that it is computed from."""
     texts, pictures = (
         options.units * n for n in (options.texts_per_unit, options.pictures_per_unit)
     )
@@ -107,17 +107,18 @@ def rows(options: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
 
 
 def _per_picture(shapes: Mapping[str, Mapping[str, float]]) -> tuple[int, float, float]:
-    """Return the most pictures that were measured, and seconds and MB of each.
+    """Return the largest number of measured pictures, and seconds and MB of a picture.
 
-    They are what a unit of the shape "pictures", with two of them, takes beyond one of one text.
+    They are half the difference between a unit of the shape "pictures", which has two pictures and
+    a text, and a unit of one text.
     """
     rows = [name.split(", ", 2) for name in shapes if name.startswith("ku-rag")]
-    largest = {shape: max(int(n.replace(",", "")) for _, of, n in rows if of == shape)
+    largest = {shape: max(int(n.replace(",", "")) for _, name, n in rows if name == shape)
                for shape in ("chunk", "pictures")}  # fmt: skip
     figures = {shape: shapes[f"ku-rag, {shape}, {n:,}"] for shape, n in largest.items()}
-    seconds = {shape: 1 / of["bulk, units a second"] for shape, of in figures.items()}
-    disk = {shape: of["disk, MB"] / largest[shape] for shape, of in figures.items()}
-    added = [(of["pictures"] - of["chunk"]) / 2 for of in (seconds, disk)]
+    seconds = {shape: 1 / row["bulk, units a second"] for shape, row in figures.items()}
+    disk = {shape: row["disk, MB"] / largest[shape] for shape, row in figures.items()}
+    added = [(cost["pictures"] - cost["chunk"]) / 2 for cost in (seconds, disk)]
     return 2 * largest["pictures"], added[0], added[1]
 
 

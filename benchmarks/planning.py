@@ -1,12 +1,13 @@
 """The planner without a model: `python -m benchmarks.planning [--write]`.
 
-HotpotQA: both paragraphs among the first 5 texts. OTT-QA, with and without hyperlinks: a gold
-passage among the first 5 passages. Each question is planned with at most one round, which is the
-search for the undivided question, and with at most three, and as many texts are compared. Given are
-the shares, the mean number of searches, and milliseconds of processor time of the decisions.
+HotpotQA: both paragraphs are among the first 5 texts. OTT-QA, with and without hyperlinks: a gold
+passage is among the first 5 passages. Each question is planned with at most one round, which is the
+search for the undivided question, and with at most three; the same number of texts is compared. The
+figures are the shares, the mean number of searches, and milliseconds of processor time of the
+decisions.
 
-Dyn-VQA, English: token F1 (SQuAD, with straight apostrophes) of the question against the golden
-query: as it is, with the subject added, and reformulated for a picture that surely shows the
+Dyn-VQA, English: token F1 (SQuAD, with straight apostrophes) against the golden query, for the
+question unchanged, with the subject added, and reformulated for a picture that certainly shows the
 subject. The subject is an oracle: the longest span of the golden query that the question lacks.
 
 Even questions are for tuning, odd ones for the report. Differences have 95 % intervals and the
@@ -43,43 +44,43 @@ from ku_rag.store.filters import UnitFilter
 from ku_rag.types import Match
 
 HALVES = {"tuning": {0}, "report": {1}, "all": {0, 1}}
-"""Parities of the places of questions."""
+"""Parities of the positions of questions in their file."""
 _PICTURE = Image.new("RGB", (8, 8))
 Figures = dict[str, object]
 
 
-def compared(
+def comparison(
     values: Mapping[str, Sequence[float]], first: str, second: str, places: Sequence[int]
 ) -> Figures:
     """Return the means of each half, the difference of two of them, and its p-value.
 
     Args:
-        values: by name, one for each question.
-        first: a name.
-        second: what is compared with it.
-        places: of the questions in their file.
+        values: Values by name, one for each question.
+        first: Name of the baseline.
+        second: Name of the values compared with it.
+        places: Positions of the questions in their file.
     """
-    shown: Figures = {}
+    figures: Figures = {}
     for half, parities in HALVES.items():
         part = {
             name: [
-                value for value, place in zip(some, places, strict=True) if place % 2 in parities
+                value for value, place in zip(column, places, strict=True) if place % 2 in parities
             ]
-            for name, some in values.items()
+            for name, column in values.items()
         }
         gains = [y - x for x, y in zip(part[first], part[second], strict=True)]
-        shown[half] = {
+        figures[half] = {
             "questions": len(gains),
-            **{name: round(sum(some) / len(gains), 4) for name, some in part.items()},
+            **{name: round(sum(column) / len(gains), 4) for name, column in part.items()},
             "gained, lost": [sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)],
             "difference": mean(gains),
             "p": (p := round(paired_p_value(part[first], part[second]), 4)),
             "better": p < 0.05 and sum(gains) > 0,
         }
-    return shown
+    return figures
 
 
-def planned(
+def run_plan(
     kb: KnowledgeBase, question: str, settings: PlanSettings
 ) -> tuple[list[str], Plan, float]:
     """Return the owners of the merged evidence, the plan, and the seconds of its decisions."""
@@ -99,60 +100,61 @@ def planned(
         for _ in run.rounds():
             pass
         evidence = run.planned().evidence
-    return [(one.owners or ("",))[0] for one in evidence], run.plan(), spent
+    return [(chunk.owners or ("",))[0] for chunk in evidence], run.plan(), spent
 
 
 def retrieval(
-    kb: KnowledgeBase, every_question: Sequence[EvaluationQuestion], k: int, *, every: bool
+    kb: KnowledgeBase, questions: Sequence[EvaluationQuestion], k: int, *, every: bool
 ) -> Figures:
     """Measure plans against the search for the undivided question.
 
-    A search returns k texts. One or every gold passage, which are units, is to be found.
+    A search returns k texts. One gold passage, or each if `every`, has to be found.
     """
-    places, asked = zip(
-        *((n, one) for n, one in enumerate(every_question) if one.units), strict=True
-    )
-    shown: Figures = {}
-    found: dict[str, list[float]] = {}
+    pairs = ((n, question) for n, question in enumerate(questions) if question.units)
+    places, cases = zip(*pairs, strict=True)
+    figures: Figures = {}
+    scores: dict[str, list[float]] = {}
     for name, settings in (
         ("undivided", PlanSettings(max_rounds=1, k=k)),
         ("planned", PlanSettings(k=k)),
     ):
-        runs = [planned(kb, one.question, settings) for one in asked]
+        runs = [run_plan(kb, case.question, settings) for case in cases]
         tops = [
             [owner for owner in dict.fromkeys(owners) if not owner.startswith("table:")][:5]
             for owners, *_ in runs
         ]
-        hits = [[title in top for title in one.units] for top, one in zip(tops, asked, strict=True)]
-        found[name] = [float(all(some) if every else any(some)) for some in hits]
-        searches = [sum(len(one.searches) for one in plan.rounds) for _, plan, _ in runs]
+        hits = [
+            [title in top for title in case.units] for top, case in zip(tops, cases, strict=True)
+        ]
+        scores[name] = [float(all(row) if every else any(row)) for row in hits]
+        searches = [sum(len(step.searches) for step in plan.rounds) for _, plan, _ in runs]
         times = [seconds * 1000 for *_, seconds in runs]
-        shown[name] = {
-            "searches": round(sum(searches) / len(asked), 2),
-            "milliseconds": [round(sum(times) / len(asked), 1), round(max(times), 1)],
+        figures[name] = {
+            "searches": round(sum(searches) / len(cases), 2),
+            "milliseconds": [round(sum(times) / len(cases), 1), round(max(times), 1)],
         }
-    return shown | compared(found, "undivided", "planned", places)
+    return figures | comparison(scores, "undivided", "planned", places)
 
 
 def subject(question: str, golden: str) -> str:
-    """Return the longest span of a golden query whose words a question lacks, as it is written."""
-    known = set(normalized(question).split())
+    """Return the longest span of a golden query whose words are missing from a question."""
+    terms = set(normalized(question).split())
     # An article does not end a span.
-    words = [(word, said) for word in golden.split() if (said := normalized(word))]
+    words = [(word, form) for word in golden.split() if (form := normalized(word))]
     spans = [
         [word for word, _ in span]
-        for is_known, span in groupby(words, lambda word: known.issuperset(word[1].split()))
-        if not is_known
+        for is_common, span in groupby(words, lambda pair: terms.issuperset(pair[1].split()))
+        if not is_common
     ]
     return " ".join(max(spans, key=len, default=[]))
 
 
-def reformulated(question: str, name: str) -> str:
-    """Return what the planner asks when the picture surely shows a unit of a name."""
+def reformulate(question: str, name: str) -> str:
+    """Return the query of the planner for a picture that certainly shows a unit of a name."""
     unit = Match("subject", name, 1.0)
-    seen = (Round((question,), "image"),)
+    rounds = (Round((question,), "image"),)
     about = frozenset({"subject"})
-    state = PlanState(question, (question,), _PICTURE, seen, units=[unit], about=about)
+    state = PlanState(question, (question,), _PICTURE, rounds, units=[unit], about=about)
     return decide_by_rule(state)[0].queries[0]
 
 
@@ -162,38 +164,38 @@ def dynvqa() -> Figures:
     values: dict[str, list[float]] = {"question": [], "subject added": [], "reformulated": []}
     changed, spent = 0, 0.0
     for line in lines:
-        one = json.loads(line.replace("’", "'"))
-        question, golden = one["question"], one["golden_query"]
-        meant = subject(question, golden)
-        name = meant.strip(' ?.,"').removesuffix("'s")
+        record = json.loads(line.replace("’", "'"))
+        question, golden = record["question"], record["golden_query"]
+        span = subject(question, golden)
+        name = span.strip(' ?.,"').removesuffix("'s")
         started = time.process_time()
-        asked = reformulated(question, name) if name else question
+        query = reformulate(question, name) if name else question
         spent += time.process_time() - started
-        changed += asked != question
+        changed += query != question
         for text, scores in zip(
-            (question, f"{question} {meant}", asked), values.values(), strict=True
+            (question, f"{question} {span}", query), values.values(), strict=True
         ):
             scores.append(token_f1(text, golden))
     return {
         "subject": "oracle: the longest span of the golden query that the question lacks",
         "changed": round(changed / len(lines), 3),
         "milliseconds": round(spent / len(lines) * 1000, 2),
-        **compared(values, "subject added", "reformulated", range(len(lines))),
+        **comparison(values, "subject added", "reformulated", range(len(lines))),
     }
 
 
 def main() -> None:
-    """Measure, print, and with --write keep the result."""
+    """Measure, print, and with --write write the result."""
     result = {"Dyn-VQA": dynvqa()}
     cases, texts = hotpotqa()
-    asked, passages = ottqa()
-    about_passages = [replace(one, units=one.units[1:]) for one in asked]
+    questions, passages = ottqa()
+    about_passages = [replace(question, units=question.units[1:]) for question in questions]
     with TemporaryDirectory() as folder:
         with fill(Path(folder, "hotpotqa"), texts, "embedded") as kb:
             result["HotpotQA"] = retrieval(kb, cases, 5, every=True)
-        for label, known in (("with hyperlinks", passages), ("without hyperlinks", {})):
+        for label, targets in (("with hyperlinks", passages), ("without hyperlinks", {})):
             with KnowledgeBase.open(Path(folder, label), create=True) as kb:
-                kb.add_many(list(units(passages, known)))
+                kb.add_many(list(units(passages, targets)))
                 result[f"OTT-QA {label}"] = retrieval(kb, about_passages, 100, every=False)
     print(json.dumps(result, indent=1))
     if "--write" in sys.argv:

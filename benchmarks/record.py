@@ -1,4 +1,4 @@
-"""What every result says of itself: when, with what versions, on what kind of machine."""
+"""Result files with date, versions and machine, and the statistics and tables of benchmarks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence[str] = ()) -> Path:
-    """Write `results/<name>.json`: the figures under what they were measured with.
+    """Write the figures to `results/<name>.json`, with the date, the versions and the machine.
 
     Args:
-        name: of the benchmark.
-        figures: what was measured, JSON-ready.
-        packages: further distributions whose versions matter.
+        name: Name of the benchmark.
+        figures: Measured figures that can be written as JSON.
+        packages: Further distributions whose versions are recorded.
     """
     record = {
         "benchmark": name,
@@ -56,74 +56,74 @@ def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence
 
 
 def read_result(name: str) -> dict[str, Any]:
-    """Read `results/<name>.json`; {} if there is none."""
+    """Read `results/<name>.json`; {} if the file does not exist."""
     file = RESULTS / f"{name}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def run_stage(command: Sequence[object], variables: Mapping[str, str]) -> dict[str, Any]:
-    """Run a module with arguments in a fresh process, under further environment variables.
+    """Run a module with arguments in a new process, with additional environment variables.
 
     Returns:
-        The JSON object that it prints last, or {"failed": why}.
+        The JSON object on the last line of its output, or {"failed": last line of stderr}.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", *map(str, command)],
         check=False,
         capture_output=True,
         text=True,
         env=os.environ | variables,
     )
-    if done.returncode or not done.stdout.strip():
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return {"failed": said[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    if process.returncode or not process.stdout.strip():
+        errors = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        return {"failed": errors[-1]}
+    result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+    return result
 
 
 def markdown(rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A table as Markdown; the columns after the first `texts` are aligned to the right."""
+    """Return a table as Markdown; the columns after the first `texts` are aligned to the right."""
     lines = ["| " + " | ".join(cells) + " |" for cells in rows]
     lines.insert(1, "|" + " --- |" * texts + " ---: |" * (len(rows[0]) - texts))
     return "\n".join(lines)
 
 
 def target(
-    of: str, what: str, value: float, bound: float, *, least: bool = False
+    set_name: str, quantity: str, value: float, bound: float, *, least: bool = False
 ) -> dict[str, Any]:
-    """What a figure of a set is to reach, at most or at least, and whether it does."""
-    reached = value >= bound if least else value <= bound
+    """Compare a figure of a set with its upper bound, or with its lower bound if `least`."""
+    is_reached = value >= bound if least else value <= bound
     side = {"least" if least else "most": bound}
-    return {"set": of, "what": what, "value": round(value, 3), **side, "ok": reached}
+    return {"set": set_name, "what": quantity, "value": round(value, 3), **side, "ok": is_reached}
 
 
-def told(targets: Sequence[Mapping[str, Any]]) -> str:
-    """Targets as Markdown."""
+def targets_table(targets: Sequence[Mapping[str, Any]]) -> str:
+    """Return targets as a table in Markdown."""
     rows = [["set", "what", "measured", "bound", "state"]]
-    for one in targets:
-        bound = f"≤ {round(one['most'], 3)}" if "most" in one else f"≥ {round(one['least'], 3)}"
-        state = "reached" if one["ok"] else "**not reached**"
-        rows.append([one["set"], one["what"], str(one["value"]), bound, state])
+    for goal in targets:
+        bound = f"≤ {round(goal['most'], 3)}" if "most" in goal else f"≥ {round(goal['least'], 3)}"
+        state = "reached" if goal["ok"] else "**not reached**"
+        rows.append([goal["set"], goal["what"], str(goal["value"]), bound, state])
     return markdown(rows, 2)
 
 
 def proportion(hits: Sequence[bool]) -> tuple[float, list[float]]:
-    """The share of hits, and its 95 % interval (Wilson)."""
+    """Return the share of hits and its 95 % interval (Wilson)."""
     ends = binomtest(sum(hits), len(hits) or 1).proportion_ci(method="wilson")
     return round(sum(hits) / (len(hits) or 1), 3), [round(float(end), 3) for end in ends]
 
 
 def mean(values: Sequence[float]) -> tuple[float, list[float]]:
-    """The mean of values, and its 95 % interval by bootstrap."""
+    """Return the mean of values and its 95 % interval by bootstrap."""
     ends = bootstrap_interval(values) if len(values) > 1 else 2 * tuple(values)
     return round(float(sum(values) / len(values)), 3), [round(float(end), 3) for end in ends]
 
 
 def cpu_model() -> str:
-    """What the processor calls itself; "" where nothing says so."""
+    """Return the model name of the processor; "" if it is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor())

@@ -1,12 +1,12 @@
-"""Text retrieval: whether the passages that answer a question are among the first chunks.
+"""Text retrieval: the share of questions whose gold passages are among the first chunks.
 
     python -m benchmarks.retrieval [--tune] [--sentence] [--write]
 
-Every passage is a unit of its title. HotpotQA: 991 paragraphs, both gold paragraphs must be found.
-OTT-QA: 3,739 passages, one gold passage must be found; every second question is kept for the
-report, and --tune measures the others alone. --sentence adds HotpotQA with all-MiniLM-L6-v2.
-Intervals are of 95 %, by bootstrap over the questions. The processor time of a text query is that
-of OTT-QA questions over 30,000 chunks made of the sentences of its passages.
+Each passage is a unit of its title. HotpotQA: 991 paragraphs, both gold paragraphs must be found.
+OTT-QA: 3,739 passages, one gold passage must be found; every second question is for the report, and
+--tune measures the others alone. --sentence adds HotpotQA with all-MiniLM-L6-v2. Intervals are
+95 %, by bootstrap over the questions. The processor time of a text query is measured with questions
+of OTT-QA over 30,000 chunks composed of sentences of its passages.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _CHUNKS = 30_000
 
 
 def fill(folder: Path, passages: Mapping[str, str], encoder: str) -> KnowledgeBase:
-    """A base with a unit for every passage, its id the title."""
+    """Create a base with a unit for each passage; the title is its id."""
     kb = KnowledgeBase.open(folder, create=True, encoder=encoder)
     kb.add_many([Unit(title, id=title, texts=(text,)) for title, text in passages.items()])
     return kb
 
 
 def places(kb: KnowledgeBase, case: EvaluationQuestion) -> list[int]:
-    """Where the chunks of each gold passage come first in a query, from 0; 10,000 if nowhere."""
+    """Return the first place of each gold passage in a query, from 0; 10,000 if there is none."""
     chunks = kb.query(None, case.question, k=DEPTHS[-1]).chunks
     first: dict[str, int] = {}
     for place, chunk in enumerate(chunks):
@@ -49,23 +49,23 @@ def places(kb: KnowledgeBase, case: EvaluationQuestion) -> list[int]:
 def measure(
     kb: KnowledgeBase, cases: Sequence[EvaluationQuestion], *, every: bool
 ) -> dict[str, object]:
-    """The share of questions with all or one of their gold passages among the first chunks."""
+    """Return the share of questions with each or one gold passage among the first chunks."""
     choose = max if every else min
-    found = np.array([choose(places(kb, case)) for case in cases])
-    shares, intervals = zip(*(mean(found < depth) for depth in DEPTHS), strict=True)
+    ranks = np.array([choose(places(kb, case)) for case in cases])
+    shares, intervals = zip(*(mean(ranks < depth) for depth in DEPTHS), strict=True)
     return {"questions": len(cases), "first": list(DEPTHS), "found": shares, "95%": intervals}
 
 
 def time_queries(
     folder: Path, cases: Sequence[EvaluationQuestion], passages: Mapping[str, str]
 ) -> float:
-    """Milliseconds of processor time of a text query, the mean over the questions."""
-    draw = random.Random(0)
+    """Return milliseconds of processor time of a text query, the mean over the questions."""
+    rng = random.Random(0)
     parts = [part for text in passages.values() for part in text.split(". ")]
-    made = {f"{draw.choice(list(passages))} {n}": "" for n in range(_CHUNKS)}
-    for title in made:
-        made[title] = ". ".join(draw.choices(parts, k=3))[:400]
-    with fill(folder, made, "embedded") as kb:
+    texts = {f"{rng.choice(list(passages))} {n}": "" for n in range(_CHUNKS)}
+    for title in texts:
+        texts[title] = ". ".join(rng.choices(parts, k=3))[:400]
+    with fill(folder, texts, "embedded") as kb:
         kb.query(None, cases[0].question)
         (count,) = kb._database.connection.execute("SELECT count(*) FROM chunks").fetchone()
         started = time.process_time()
@@ -77,10 +77,10 @@ def time_queries(
 
 
 def main() -> None:
-    """Measure, print, and with --write keep the result."""
+    """Measure, print, and with --write write the result."""
     tune = "--tune" in sys.argv
-    asked, passages = ottqa()
-    cases = about_passages(asked)
+    questions, passages = ottqa()
+    cases = about_passages(questions)
     half = cases[::2] if tune else cases[1::2]
     sets = [("OTT-QA, embedded", half, passages, False, "embedded")]
     if not tune:
@@ -92,9 +92,9 @@ def main() -> None:
         sets.append(("HotpotQA, sentence", *hotpotqa(), True, spec))
     result: dict[str, object] = {}
     with TemporaryDirectory() as folder:
-        for label, asked, texts, every, spec in sets:
+        for label, questions, texts, every, spec in sets:
             with fill(Path(folder, label), texts, spec) as kb:
-                result[label] = measure(kb, asked, every=every)
+                result[label] = measure(kb, questions, every=every)
             print(label, result[label])
         if not tune:
             result["milliseconds"] = time_queries(Path(folder, "many"), cases[1::2], passages)

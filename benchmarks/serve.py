@@ -1,17 +1,18 @@
-"""The server: a search beside the Python call, 32 clients of which one writes, its start, workers.
+"""The server: its searches against Python calls, 32 clients with one writer, start, workers.
 
     python -m benchmarks.serve [--units 2000] [--seconds 60] [--txtai PYTHON] [--write]
     python -m benchmarks.serve --workers [--write]      # this part alone
 
-The server is a process of its own on the same machine, asked through the loopback. Calls through
-HTTP and calls of the method take turns. Of the clients, 31 search and one stores units; every unit
-whose storing was confirmed is looked up at the end.
+The server is a process of its own on the same machine, called through the loopback interface. Calls
+through HTTP and calls of the method alternate. Of the clients, 31 search and one stores units; each
+unit whose storage was confirmed is looked up at the end.
 
-Servers with one and with two workers take turns to answer 16 clients: text searches, questions
-without and with a picture, on the base of `ku demo`, alone and with further units.
+Servers with one and with two workers alternately serve 16 clients: text searches, questions without
+and with a picture, on the base of `ku demo`, alone and with further units.
 
-With the Python of an environment that has txtai[api], txtai searches the same texts by keywords, in
-the same turns, by its method and through its API. It does less in a search: it matches no units.
+With the Python of an environment that has txtai[api], txtai searches the same texts by keywords, by
+its method and through its API, alternating with the calls above. Its search does less: it does not
+match units.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.record import RESULTS, target, told, write_result
+from benchmarks.record import RESULTS, target, targets_table, write_result
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.demo.dataset import RECORDS, SCENES
 
 CLIENTS = 32
 _ASKING, _ROUNDS, _ROUND_S = 16, 3, 4.0
-"""Clients, rounds and seconds of a round in which servers with one and two workers are compared."""
+"""Clients, rounds and seconds of a round of the comparison of one worker with two workers."""
 _CALLS = 300
 _WORDS = ("tower", "bridge", "harbour", "castle", "market", "station", "museum", "garden")
 
@@ -58,7 +59,7 @@ for question in sys.stdin:
     base.search(question.strip(), 10)
     print((time.perf_counter() - started) * 1000, flush=True)
 """
-"""Index the texts of the first line, and answer each further line with milliseconds."""
+"""Program that indexes the texts of its first line and prints milliseconds for each next line."""
 
 
 def _text(number: int) -> str:
@@ -70,7 +71,7 @@ def _question(number: int) -> str:
 
 
 def make_base(folder: Path, units: int) -> None:
-    """Make a base of units with a text each."""
+    """Create a base of units with one text each."""
     with KnowledgeBase.open(folder, create=True) as base:
         base.add_many(
             [Unit(f"Place {n}", id=f"place-{n}", texts=(_text(n),)) for n in range(units)]
@@ -78,12 +79,12 @@ def make_base(folder: Path, units: int) -> None:
 
 
 class Server:
-    """A server in a process of its own, which has answered a first request.
+    """A server in a process of its own that has answered a first request.
 
     Args:
-        command: starts it; a port is appended.
-        first: the first request.
-        variables: of its environment.
+        command: Command that starts the server; a port is appended.
+        first: The first request.
+        variables: Additional environment variables.
     """
 
     def __init__(
@@ -107,16 +108,16 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """Id of the process."""
         return self._process.pid
 
     def processor_s(self) -> float:
-        """Processor time of the process in seconds."""
+        """Return the processor time of the process in seconds."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_mb(self) -> float:
-        """Resident memory of the process in megabytes."""
+        """Return the resident memory of the process in megabytes."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -131,9 +132,9 @@ class Txtai:
     """txtai with the texts of the units: a process that calls its method, and its API.
 
     Args:
-        python: of its environment.
-        folder: for the configuration of the API.
-        units: number of texts.
+        python: Python of the environment of txtai.
+        folder: Folder for the configuration of the API.
+        units: Number of texts.
     """
 
     def __init__(self, python: str, folder: Path, units: int) -> None:
@@ -146,14 +147,14 @@ class Txtai:
         self.api.client.get("/index").raise_for_status()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._method = subprocess.Popen([python, "-c", _TXTAI_METHOD], **pipes)
-        self._write(json.dumps([(one["id"], one["text"]) for one in texts]))
+        self._write(json.dumps([(text["id"], text["text"]) for text in texts]))
 
     def _write(self, line: str) -> None:
         assert self._method.stdin is not None
         print(line, file=self._method.stdin, flush=True)
 
     def method_ms(self, question: str) -> float:
-        """Milliseconds of a search by the method."""
+        """Return milliseconds of a search by the method."""
         assert self._method.stdout is not None
         self._write(question)
         return float(self._method.stdout.readline())
@@ -165,7 +166,7 @@ class Txtai:
 
 
 def compare(server: Server, folder: Path, txtai: Txtai | None) -> dict[str, float]:
-    """Median milliseconds of a search by the method and through HTTP, in turns."""
+    """Return median milliseconds of alternating searches by the method and through HTTP."""
     times: dict[str, list[float]] = defaultdict(list)
 
     def time_call(name: str, call: Callable[[], object]) -> None:
@@ -176,27 +177,27 @@ def compare(server: Server, folder: Path, txtai: Txtai | None) -> dict[str, floa
     with KnowledgeBase.open(folder, read_only=True) as base:
         for number in range(_CALLS):
             text = _question(number)
-            asked: dict[str, Any] = {"url": "/v1/search", "json": {"text": text}}
+            request: dict[str, Any] = {"url": "/v1/search", "json": {"text": text}}
             time_call("method", partial(base.search, text=text))
-            time_call("http", partial(server.client.post, **asked))
+            time_call("http", partial(server.client.post, **request))
             if txtai:
                 times["txtai_method"].append(txtai.method_ms(text))
-                found = {"url": "/search", "params": {"query": text, "limit": 10}}
-                time_call("txtai_http", partial(txtai.api.client.get, **found))
+                txtai_request = {"url": "/search", "params": {"query": text, "limit": 10}}
+                time_call("txtai_http", partial(txtai.api.client.get, **txtai_request))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 async def load(server: Server, seconds: float) -> dict[str, Any]:
-    """Let all clients ask for some seconds."""
+    """Return the figures of all clients over a number of seconds."""
     end, codes, stored = time.perf_counter() + seconds, Counter[int](), list[str]()
     times: list[float] = []
 
-    async def read(client: httpx.AsyncClient, number: int) -> None:
+    async def search(client: httpx.AsyncClient, number: int) -> None:
         while time.perf_counter() < end:
             number += CLIENTS
             started = time.perf_counter()
-            asked = {"text": _question(number)}
-            codes[(await client.post("/v1/search", json=asked)).status_code] += 1
+            body = {"text": _question(number)}
+            codes[(await client.post("/v1/search", json=body)).status_code] += 1
             times.append(time.perf_counter() - started)
 
     async def write(client: httpx.AsyncClient) -> None:
@@ -211,11 +212,11 @@ async def load(server: Server, seconds: float) -> dict[str, Any]:
     async with httpx.AsyncClient(
         base_url=server.client.base_url, limits=limits, timeout=60
     ) as client:
-        readers = [asyncio.create_task(read(client, n)) for n in range(CLIENTS - 1)]
+        searches = [asyncio.create_task(search(client, n)) for n in range(CLIENTS - 1)]
         writer = asyncio.create_task(write(client))
         await asyncio.sleep(seconds / 2)
         before = server.memory_mb()
-        await asyncio.gather(*readers, writer)
+        await asyncio.gather(*searches, writer)
         after = server.memory_mb()
         lost = [n for n in stored if (await client.get(f"/v1/units/{n}")).status_code != 200]
     p50, p99 = np.percentile(times, (50, 99)) * 1000
@@ -231,21 +232,24 @@ async def load(server: Server, seconds: float) -> dict[str, Any]:
 
 
 def requests() -> dict[str, tuple[str, list[dict[str, str]]]]:
-    """Paths and bodies of the requests that servers with workers are compared by."""
+    """Return paths and bodies of the requests for the comparison of workers."""
     pictures = [
         f"data:image/jpeg;base64,{base64.b64encode(file.read_bytes()).decode()}"
         for file in sorted(SCENES.iterdir())
     ]
-    asked = "What is the capital of this country?"
+    question = "What is the capital of this country?"
     return {
         "text search": ("/v1/search", [{"text": _question(n)} for n in range(100)]),
         "text question": ("/v1/query", [{"question": _question(n)} for n in range(100)]),
-        "picture question": ("/v1/query", [{"question": asked, "image": uri} for uri in pictures]),
+        "picture question": (
+            "/v1/query",
+            [{"question": question, "image": picture} for picture in pictures],
+        ),
     }
 
 
 async def rate(server: Server, path: str, bodies: list[dict[str, str]]) -> float:
-    """Requests a second of clients that ask without a pause."""
+    """Return requests a second of clients that send requests without a pause."""
     started, count = time.perf_counter(), 0
 
     async def ask(client: httpx.AsyncClient, number: int) -> None:
@@ -262,10 +266,10 @@ async def rate(server: Server, path: str, bodies: list[dict[str, str]]) -> float
 
 
 def compare_workers(folder: Path) -> dict[str, dict[str, float]]:
-    """Median requests a second with one and two workers by kind, and the median of the ratios."""
+    """Return median requests a second with one and two workers, and median ratios, by kind."""
     command = [sys.executable, "-m", "ku_rag", "serve", "-q", "--kb", str(folder), "--workers"]
     first = {"method": "POST", "url": "/v1/search", "json": {"text": "tower"}}
-    compared = {}
+    rates = {}
     with ExitStack() as stack:
         servers = [Server([*command, number], first) for number in ("1", "2")]
         for server in servers:
@@ -275,49 +279,50 @@ def compare_workers(folder: Path) -> dict[str, dict[str, float]]:
                 [asyncio.run(rate(server, path, bodies)) for server in servers]
                 for _ in range(_ROUNDS + 1)
             ][1:]  # the first loads models
-            one, two = map(statistics.median, zip(*rounds, strict=True))
+            single, double = map(statistics.median, zip(*rounds, strict=True))
             ratio = statistics.median(after / before for before, after in rounds)
-            compared[kind] = {"1": round(one, 2), "2": round(two, 2), "ratio": round(ratio, 2)}
-            print(folder.name, kind, compared[kind], flush=True)
-    return compared
+            figures = {"1": single, "2": double, "ratio": ratio}
+            rates[kind] = {name: round(value, 2) for name, value in figures.items()}
+            print(folder.name, kind, rates[kind], flush=True)
+    return rates
 
 
 def measure_workers(work: Path, units: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Compare servers with workers by the number of units."""
-    compared = {}
+    """Return the comparisons of one worker with two workers by number of units."""
+    comparisons = {}
     for name, count in (("demo", 0), ("large", units)):
         folder = work / name
         make_base(folder, count)
         with KnowledgeBase.open(folder) as base:
             base.ingest(RECORDS)
             count = base.stats().counts["units"]
-        compared[f"{count} units"] = compare_workers(folder)
-    return compared
+        comparisons[f"{count} units"] = compare_workers(folder)
+    return comparisons
 
 
 def main() -> None:
-    """Measure, and print what is reached."""
+    """Measure, print the targets, and with --write write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--txtai", help="Python of an environment with txtai[api]")
     parser.add_argument("--write", action="store_true", help="write results/serve.json")
     parser.add_argument("--workers", action="store_true", help="only compare numbers of workers")
-    given = parser.parse_args()
+    options = parser.parse_args()
     machine_load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as work:
-        workers = {"load": machine_load, "bases": measure_workers(Path(work), given.units)}
-    if given.workers:
+        workers = {"load": machine_load, "bases": measure_workers(Path(work), options.units)}
+    if options.workers:
         print(workers)
-        if given.write:
+        if options.write:
             file = RESULTS / "serve.json"
             earlier = json.loads(file.read_text("utf-8"))
             file.write_text(json.dumps(earlier | {"workers": workers}, indent=2) + "\n", "utf-8")
         return
     with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
         folder = Path(work, "kb")
-        make_base(folder, given.units)
-        txtai = Txtai(given.txtai, Path(work), given.units) if given.txtai else None
+        make_base(folder, options.units)
+        txtai = Txtai(options.txtai, Path(work), options.units) if options.txtai else None
         if txtai:
             stack.callback(txtai.stop)
         command = [sys.executable, "-m", "ku_rag", "serve", "-q", "--kb", str(folder)]
@@ -325,35 +330,35 @@ def main() -> None:
         server = Server(command, first)
         stack.callback(server.stop)
         calls = compare(server, folder, txtai)
-        under = asyncio.run(load(server, given.seconds))
-    counts = under["statuses"]
+        under_load = asyncio.run(load(server, options.seconds))
+    counts = under_load["statuses"]
     failed = sum(count for code, count in counts.items() if code >= "500")
     refused = counts.get("429", 0) / sum(counts.values())
-    growth = under["memory_mb"][1] / under["memory_mb"][0]
+    growth = under_load["memory_mb"][1] / under_load["memory_mb"][0]
     targets = [
         target("search", "p50 through HTTP, ms", calls["http"], 1.5 * calls["method"] + 2),
         target("start", "to the first answer, s", server.start["seconds"], 1.5),
         target("start", "processor time to the first answer, s", server.start["processor"], 1.5),
         target("32 clients", "statuses from 500 on", failed, 0),
         target("32 clients", "share of 429", refused, 0.01),
-        target("32 clients", "lost writes", under["lost_writes"], 0),
-        target("32 clients", "p99 / p50", under["p99_ms"] / under["p50_ms"], 10),
+        target("32 clients", "lost writes", under_load["lost_writes"], 0),
+        target("32 clients", "p99 / p50", under_load["p99_ms"] / under_load["p50_ms"], 10),
         target("32 clients", "memory at the end / after half", growth, 1.1),
     ]
-    print(told(targets))
-    print({"machine load": machine_load, "calls": calls, "start": server.start, "load": under})
-    if given.write:
+    print(targets_table(targets))
+    print({"machine load": machine_load, "calls": calls, "start": server.start, "load": under_load})
+    if options.write:
         rounded = {name: round(value, 3) for name, value in calls.items()}
         figures: dict[str, Any] = {
-            "seconds": given.seconds,
+            "seconds": options.seconds,
             "search_ms": rounded,
             "start": server.start,
-            "clients": under,
+            "clients": under_load,
         }
         write_result(
             "serve",
             {
-                "units": given.units,
+                "units": options.units,
                 "load": machine_load,
                 **figures,
                 "workers": workers,

@@ -1,4 +1,4 @@
-"""The systems that are measured by benchmarks/scale.py, and the rows that all of them get."""
+"""The systems measured by benchmarks/scale.py, and the rows that each of them stores."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ COLOURS = ("red", "green", "blue", "white", "black", "brown", "grey", "pink", "t
 KINDS = ("tool", "part")
 MATERIALS = ("oak", "steel", "brass", "glass", "linen", "paper", "copper", "wool", "clay", "cork")
 COMPUTED = ("pictures", "records")
-"""Shapes whose names are looked up in texts, and whose vectors the embedded encoder computes."""
+"""Shapes whose names are matched in texts and whose vectors the embedded encoder computes."""
 REPEATS = 20
-"""Calls of each query; those of a row have different values."""
+"""Calls of each query, with different values."""
 BATCH = 10_000
 Vectors = NDArray[np.float32]
 Calls = dict[str, Callable[[int], Any]]
-"""Calls by the name of their row, each with a number that chooses its values."""
+"""Calls by the name of their row; the argument of a call chooses its values."""
 
 
 class Data:
-    """The units of a shape, the same for every system and run."""
+    """The units of a shape, the same for each system and run."""
 
     def __init__(self, shape: str, units: int) -> None:
         self.shape, self.units, self.texts_a_unit = shape, units, 10 if shape == "ten" else 1
@@ -62,15 +62,15 @@ class Data:
 
 
 def picture(number: int) -> Image.Image:
-    """Return a picture of shapes, 160 × 120 pixels; those of a unit are 2 × row and the next."""
+    """Return a picture of shapes, 160 × 120 pixels; a unit has the numbers 2 × row and the next."""
     rng = np.random.default_rng(number)
-    drawn = Image.new("RGB", (160, 120), tuple(rng.integers(256, size=3).tolist()))
-    draw = ImageDraw.Draw(drawn)
+    image = Image.new("RGB", (160, 120), tuple(rng.integers(256, size=3).tolist()))
+    draw = ImageDraw.Draw(image)
     for _ in range(6):
         (x, y), (width, height) = rng.integers((150, 110)), rng.integers((10, 10), (70, 60))
         shape = draw.rectangle if rng.random() < 0.5 else draw.ellipse
         shape((x, y, x + width, y + height), fill=tuple(rng.integers(256, size=3).tolist()))
-    return drawn
+    return image
 
 
 def words(n: int) -> str:
@@ -79,14 +79,14 @@ def words(n: int) -> str:
 
 
 def scene(row: int) -> Image.Image:
-    """Return a picture on a larger ground, turned a little."""
+    """Return a picture on a larger background, slightly rotated."""
     ground = Image.new("RGB", (640, 480), (180, 190, 200))
     ground.paste(picture(row).rotate(3, fillcolor=(200, 200, 200)).resize((400, 300)), (120, 90))
     return ground
 
 
 class ReadyVectors:
-    """An encoder for ready-made vectors: every text has the same, and pictures are refused."""
+    """An encoder for precomputed vectors: all texts have the same vector, pictures are refused."""
 
     max_tokens, cross_modal = 512, False
 
@@ -102,7 +102,7 @@ class ReadyVectors:
         return np.tile(np.eye(1, self.dim, dtype=np.float32), (len(texts), 1))
 
     def encode_images(self, *_: object) -> Vectors:
-        """Refuse."""
+        """Raise NotImplementedError."""
         raise NotImplementedError("only ready-made vectors are measured")
 
     encode_regions = encode_images
@@ -114,9 +114,9 @@ class System(Protocol):
     packages: tuple[str, ...]
     index: str
     durability: str
-    """What is on disk when a change has returned."""
+    """State of the disk when a change has returned."""
     server: int | None = None
-    """The process of a server, whose processor time and memory count, with its work in between."""
+    """Process of a server, whose processor time and memory count, work between calls included."""
 
     def __init__(self, folder: Path, data: Data) -> None: ...
 
@@ -133,11 +133,11 @@ class System(Protocol):
         """Return single changes."""
 
     def maintain(self) -> Calls:
-        """Return what is done once."""
+        """Return the operations that run once."""
 
 
 class KuRag(System):
-    """A base through its public methods."""
+    """A knowledge base, used through its public methods."""
 
     packages: tuple[str, ...] = ()
     index = "IVF, scalar quantisation, rescored"
@@ -179,7 +179,7 @@ class KuRag(System):
         )
 
     def build_index(self) -> None:
-        """Choose and build the index; beyond a million units, of one kind alone."""
+        """Choose and build the index; above a million units, only one kind is tried."""
         self.kb.tune(recall=0.99, kind="ivf-sq8" if self._data.units > LARGE else None)
 
     def ask(self, vectors: Vectors | None) -> Calls:
@@ -535,16 +535,16 @@ class SqliteVec(System):
 
 
 READY: dict[str, Vectors] = {}
-"""Vectors of the texts that txtai is to encode next."""
+"""Vectors of the texts that txtai encodes next."""
 
 
 def ready_vectors(texts: Sequence[str]) -> Vectors:
-    """Return the vectors of texts, as the encoder of txtai."""
+    """Return the vectors of texts; txtai calls it as its encoder."""
     return np.stack([READY[text] for text in texts])
 
 
 class Txtai(System):
-    """An index with content and keywords, saved after each change; it has no list of fields."""
+    """An index with content and keywords, saved after each change; it cannot list rows."""
 
     packages = ("txtai",)
     index = "FAISS, IVF, float32"
@@ -750,7 +750,7 @@ class Milvus(MilvusLite):
         return int(self._server.server_proc.pid)
 
     def ask(self, vectors: Vectors | None) -> Calls:
-        """See `System.ask`; the server has no pages beyond 16,384 rows."""
+        """See `System.ask`; the server has no pages above 16,384 rows."""
         calls = super().ask(vectors)
         if self._data.units > 16_384:
             del calls["list, page 1,000"]

@@ -1,4 +1,4 @@
-"""Words of benchmark pictures, which are read once and kept in benchmarks/.cache."""
+"""Words of benchmark pictures, which are read once and stored in benchmarks/.cache."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ku_rag.recognisers import CachedRecogniser
 from ku_rag.types import Word
 
 
-class KeptWords(CachedRecogniser):
-    """RapidOCR for what no earlier run has read."""
+class StoredWords(CachedRecogniser):
+    """RapidOCR with the words of earlier runs."""
 
     def __init__(self) -> None:
         super().__init__("rapidocr")
         name = f"words-{self.fingerprint.replace(':', '-')}.json"
         self._file = Path(__file__).parent / ".cache" / name
-        self._kept = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
+        self._stored = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
         atexit.register(self._write)
 
     def read(self, image: Image) -> list[Word]:
         """See `Recogniser`."""
         digest = hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
-        if digest not in self._kept:
-            self._kept[digest] = [asdict(word) for word in super().read(image)]
-        return [Word(**fields | {"box": tuple(fields["box"])}) for fields in self._kept[digest]]
+        if digest not in self._stored:
+            self._stored[digest] = [asdict(word) for word in super().read(image)]
+        return [Word(**fields | {"box": tuple(fields["box"])}) for fields in self._stored[digest]]
 
     def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self._kept, ensure_ascii=False), "utf-8")
+        self._file.write_text(json.dumps(self._stored, ensure_ascii=False), "utf-8")

@@ -1,4 +1,4 @@
-"""The Monster Hunter benchmark: its graph is what the recipe says, and tells gold from nothing."""
+"""The Monster Hunter benchmark: its graph follows the recipe and does not reveal gold entities."""
 
 from __future__ import annotations
 
@@ -72,53 +72,55 @@ def test_the_graph_is_frozen_and_shuffled(herd):
 
 
 @pytest.fixture(scope="module")
-def asked():
-    return mh_questions.questions()
+def questions():
+    return mh_questions.load_questions()
 
 
 @pytest.fixture(scope="module")
-def field(asked):
-    with mh_questions.opened(mh_questions.frozen_graph(asked)) as graph:
+def field(questions):
+    with mh_questions.open_graph(mh_questions.frozen_graph(questions)) as graph:
         yield mh.Field(graph)
 
 
 @needs_data
-def test_questions_are_read_whole(asked):
-    assert len(asked) == 238
-    assert not any("{}" in q.question + q.fields["hints"] for q in asked)
-    halves = {half: {q.units[0] for q in asked if is_held_out(q) == half} for half in (False, True)}
+def test_questions_are_read_whole(questions):
+    assert len(questions) == 238
+    assert not any("{}" in q.question + q.fields["hints"] for q in questions)
+    halves = {
+        half: {q.units[0] for q in questions if is_held_out(q) == half} for half in (False, True)
+    }
     assert {half: len(monsters) for half, monsters in halves.items()} == {False: 11, True: 11}
 
 
 @needs_data
-def test_every_gold_route_can_be_walked(field, asked):
-    assert all(field.holds(route) for q in asked for route in q.routes)
-    assert not field.holds(("Zinogre", "Nothing"))
+def test_every_gold_route_can_be_walked(field, questions):
+    assert all(field.has_route(route) for q in questions for route in q.routes)
+    assert not field.has_route(("Zinogre", "Nothing"))
 
 
 @needs_data
-def test_no_look_tells_gold_from_distractors(field, asked):
-    looks = mh.leaks(field, asked)
-    assert set(looks) == set(mh.LOOKS)
-    assert all(0.44 < share < 0.56 for share in looks.values()), looks
+def test_no_feature_tells_gold_from_distractors(field, questions):
+    shares = mh.leaks(field, questions)
+    assert set(shares) == set(mh.FEATURES)
+    assert all(0.44 < share < 0.56 for share in shares.values()), shares
 
 
 @needs_data
-def test_topics_are_found_by_the_questions_text(field, asked):
-    assert mh.topics_found(field, asked)["found"] >= 0.95
+def test_topics_are_found_by_the_questions_text(field, questions):
+    assert mh.topics_found(field, questions)["found"] >= 0.95
 
 
 @needs_data
-def test_agents_find_more_than_drawing_and_than_shared_words(field, asked):
-    held_out = [q for q in asked if is_held_out(q)]
+def test_agents_find_more_than_drawing_and_than_shared_words(field, questions):
+    held_out = [q for q in questions if is_held_out(q)]
     rng = mh.random.Random(0)
     recall = {"agents": 0.0, "drawn": 0.0, "ranked": 0.0}
     for q in held_out:
-        for name, found in (
-            ("agents", mh.searched(field.graph, q, True, mh.PATHS)),
-            ("drawn", field.drawn(q, rng)),
-            ("ranked", field.ranked(q, True, "Jaccard", rng)),
+        for name, routes in (
+            ("agents", mh.search_paths(field.graph, q, True, mh.PATHS)),
+            ("drawn", field.draw_paths(q, rng)),
+            ("ranked", field.rank_paths(q, True, "Jaccard", rng)),
         ):
-            recall[name] += consistency(q.routes, found).recall / len(held_out)
+            recall[name] += consistency(q.routes, routes).recall / len(held_out)
     assert recall["agents"] >= 3 * recall["drawn"]
     assert recall["agents"] >= recall["ranked"] + 0.05
