@@ -1,4 +1,4 @@
-"""The benchmarks of scale at the smallest size, and what is computed from their results."""
+"""The benchmarks of scale at the smallest size, and the pages and plans from their results."""
 
 import importlib.metadata
 import json
@@ -41,8 +41,8 @@ def planned(*arguments: str) -> dict[str, plan.Row]:
 
 @pytest.mark.slow
 def test_scale_is_measured(capsys, tmp_path):
-    chosen = ["--units", "120", "--systems", "ku-rag", "--folder", str(tmp_path)]
-    assert scale.main(chosen) == 0
+    options = ["--units", "120", "--systems", "ku-rag", "--folder", str(tmp_path)]
+    assert scale.main(options) == 0
     printed = capsys.readouterr().out.splitlines()
     for shape, line in zip(scale.SHAPES, printed, strict=False):
         figures = json.loads(line.partition("{")[2].join(["{", ""]))
@@ -149,9 +149,9 @@ def test_the_pages_are_written_from_the_results():
 def test_each_result_has_a_program_and_a_reader():
     pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "performance.md"]
     programs = [ROOT / "benchmarks" / f"{name}.py" for name in ("page", "plan", "check")]
-    read = "".join(file.read_text(encoding="utf-8") for file in (*pages, *programs))
+    text = "".join(file.read_text(encoding="utf-8") for file in (*pages, *programs))
     for file in record.RESULTS.glob("*.json"):
         name = file.stem
         assert (ROOT / "benchmarks" / f"{name}.py").exists(), name
         references = (f"benchmarks.{name}", f"benchmarks/{name}.py", f"{name}.json", f'["{name}"]')
-        assert any(reference in read for reference in references), name
+        assert any(reference in text for reference in references), name

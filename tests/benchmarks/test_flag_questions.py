@@ -1,4 +1,4 @@
-"""The questions of the flags benchmark: right answers, and nothing given away."""
+"""The questions of the flags benchmark: their gold answers, and clues that contain no answer."""
 
 import numpy as np
 import pytest
@@ -76,31 +76,31 @@ def test_what_the_base_cannot_answer_is_in_no_text():
         for text in write_texts(c)
         for word in normalise(text).split()
     }
-    asked = {"population", "inhabitants", "anthem", "mountain", "dish", "airport", "rain"}
-    assert not asked & prose
+    topics = {"population", "inhabitants", "anthem", "mountain", "dish", "airport", "rain"}
+    assert not topics & prose
     assert not {"capital", "currency", "area"} & set(UNKNOWN)
 
 
 def test_a_fifth_of_the_questions_has_no_answer_and_they_are_varied():
-    asked = [benchmark_question(s, COUNTRIES[s % len(COUNTRIES)], None) for s in range(300)]
-    assert sum(not q.answerable for q in asked) == 60
-    assert len({q.text for q in asked}) > 50
-    assert len({q.topic for q in asked if q.answerable}) == 12
+    questions = [benchmark_question(s, COUNTRIES[s % len(COUNTRIES)], None) for s in range(300)]
+    assert sum(not q.answerable for q in questions) == 60
+    assert len({q.text for q in questions}) > 50
+    assert len({q.topic for q in questions if q.answerable}) == 12
     again = [benchmark_question(s, COUNTRIES[s % len(COUNTRIES)], None) for s in range(300)]
-    assert again == asked
+    assert again == questions
 
 
 def test_with_two_flags_the_question_names_what_only_one_has():
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        one, other = (countries()[str(c)] for c in rng.choice(COUNTRIES, 2, replace=False))
-        question = make_question(rng, one.id, other=other.id)
+        country, other = (countries()[str(c)] for c in rng.choice(COUNTRIES, 2, replace=False))
+        question = make_question(rng, country.id, other=other.id)
         assert question.clue
         assert question.clue in question.text
-        named = question.clue.removeprefix("the country ").split()[-1]
-        assert named != other.capital
+        name = question.clue.removeprefix("the country ").split()[-1]
+        assert name != other.capital
         if question.clue.startswith("the country that borders"):
-            borders = [n for n in one.neighbours if question.clue.endswith(n)]
+            borders = [n for n in country.neighbours if question.clue.endswith(n)]
             assert borders
             assert not set(borders) & {other.name, *(other.neighbours or ())}
 
@@ -108,8 +108,8 @@ def test_with_two_flags_the_question_names_what_only_one_has():
 def test_no_question_gives_its_own_answer_away():
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        one, other = rng.choice(COUNTRIES, 2, replace=False)
-        question = make_question(rng, str(one), other=str(other))
-        told = f" {normalise(question.clue)} "
+        country, other = rng.choice(COUNTRIES, 2, replace=False)
+        question = make_question(rng, str(country), other=str(other))
+        clue = f" {normalise(question.clue)} "
         if question.topic in ("capital", "currency", "neighbour", "language", "water"):
-            assert [g for g in question.gold if f" {normalise(g)} " in told] == []
+            assert [g for g in question.gold if f" {normalise(g)} " in clue] == []
