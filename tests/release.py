@@ -27,9 +27,6 @@ class Release:
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
-    def ranges_asked(self) -> list[str]:
-        return [headers.get("Range", "") for kind, _, headers in self.requests if kind == "GET"]
-
 
 class _Server(ThreadingHTTPServer):
     release: Release

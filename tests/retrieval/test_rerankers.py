@@ -27,9 +27,9 @@ SPECS = ["embedded", "mllm", pytest.param("cross-encoder", marks=pytest.mark.tor
 QUESTION = "Who built the lighthouse?"
 
 
-def piece(number, text, *, score=1.0, owner="", unit_ids=()):
+def piece(number, text, *, score=1.0, owner=""):
     owners = (owner,) if owner else ()
-    return Evidence(f"E{number}", number, unit_ids or owners, "s", text, score, owners, owners)
+    return Evidence(f"E{number}", number, owners, "s", text, score, owners, owners)
 
 
 def verdicts(*relevant):
