@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +28,13 @@ Calls = dict[str, Callable[[int], Any]]
 
 
 class Data:
-    """The units of a shape, the same for each system and run."""
+    """The units of a shape, the same for each system and run.
+
+    Attributes:
+        drawing: Seconds of processor time that `batches` has taken.
+    """
+
+    drawing = 0.0
 
     def __init__(self, shape: str, units: int) -> None:
         self.shape, self.units, self.texts_a_unit = shape, units, 10 if shape == "ten" else 1
@@ -37,6 +44,7 @@ class Data:
     def batches(self) -> Iterator[tuple[range, list[str], Vectors]]:
         """Yield rows of units, their texts and the vectors of these, float32[texts, dim]."""
         for first in range(0, self.units, BATCH):
+            started = time.thread_time()
             rows, rng = range(first, min(first + BATCH, self.units)), np.random.default_rng(first)
             count = len(rows) * self.texts_a_unit
             ranks = np.minimum(rng.zipf(1.3, size=(count, WORDS)), VOCABULARY).tolist()
@@ -50,7 +58,9 @@ class Data:
                     f"{MATERIALS[row * 7 % 10]}, weighs {row % 90 + 1} kg and has {text}."
                     for row, text in zip(rows, texts, strict=True)
                 ]
-            yield rows, texts, vectors.astype(np.float32)
+            vectors = vectors.astype(np.float32)
+            self.drawing += time.thread_time() - started
+            yield rows, texts, vectors
 
     def fields(self, row: int) -> dict[str, Any]:
         """Return the fields of a unit."""
