@@ -319,7 +319,7 @@ class LanceDb(System):
         def near(n: int, where: str | None = None) -> list[str]:
             query = self._table.search(vectors[n]).distance_type("cosine").nprobes(50)
             query = query.where(where, prefilter=True) if where else query
-            # .99 of the nearest: 50 times as many candidates among 100,000 rows, 500 among a million.
+            # Recall .99 takes 50 candidates a hit among 100,000 rows, 500 among a million.
             query = query.refine_factor(50 if self._data.units <= 100_000 else 500)
             rows = query.select(["id", "text"]).limit(10).to_list()
             return [row["text"] for row in rows]
