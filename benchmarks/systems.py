@@ -250,13 +250,12 @@ class KuRag(System):
     def maintain(self) -> Calls:
         """See `System.maintain`."""
         folder = self._folder / "copies"
-        copies: Calls = {
+        rows: Calls = {"verify, s": lambda _: self.kb.verify()}
+        if self._data.units > LARGE:  # the others need once or twice the 30 GB of ten million units
+            return rows
+        return rows | {
             "snapshot, s": lambda _: self.kb.snapshot(folder / "snapshot"),
             "export, s": lambda _: self.kb.export(folder / "export"),
-        }
-        # Copies of more units need too much disk: ten million have 24 GB.
-        return (copies if self._data.units <= LARGE else {}) | {
-            "verify, s": lambda _: self.kb.verify(),
             "compact, s": lambda _: self.kb.compact(),
         }
 
