@@ -981,6 +981,9 @@ class KnowledgeBase:
     def compact(self, *, caches: bool = False) -> Compacted:
         """Free the space of what was deleted, and erase its content from disk.
 
+        Meanwhile it takes up to twice the size of the base in free space, half of it in the
+        temporary folder.
+
         Args:
             caches: also delete the replies of models that are cached for all bases of the user.
 

@@ -31,6 +31,9 @@ def verify() -> None:
 def compact(caches: bool) -> None:
     """Free the space of what was deleted, and erase its content from disk.
 
+    Meanwhile it takes up to twice the size of the base in free space, half of it in the temporary
+    folder.
+
     Replies of models are cached outside knowledge bases, for 30 days. No other cache outside has
     content of a base.
     """
