@@ -1,13 +1,13 @@
 """Confidence of picture matches: right matches against things missing from the base.
 
-    python -m benchmarks.confidence [--tuning] [--write]
+    python -m benchmarks.confidence [--tune] [--write]
 
 Each half of a set of things (`benchmarks.picture_sets`) is the base once; pictures of both halves
 are the queries. The model (log odds from similarity and confirmed edges) is fitted on the other
 sets, then its odds are fitted on 40 labelled pictures of the base, as `ku tune --confidence` does
 (20 draws). The pictures that a draw leaves out are few: their calibration error is above 0 even if
 all probabilities are exact, as outcomes sampled with these probabilities show. Intervals are 95 %,
-by bootstrap over the pictures. `--tuning` uses the seeds and photos with which the constants of the
+by bootstrap over the pictures. `--tune` uses the seeds and photos with which the constants of the
 model were chosen. Sprites need the package arcade with its CC0 pictures (`pip install --no-deps
 --target DIR arcade`, DIR on PYTHONPATH).
 """
@@ -102,7 +102,7 @@ def measure(data: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Match all sets, print the figures, and with --write write them."""
-    tuning = "--tuning" in sys.argv
+    tuning = "--tune" in sys.argv
     data = {}
     sets = picture_sets
     for make in (sets.flags, sets.groceries, sets.icons, sets.sprites):

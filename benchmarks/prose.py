@@ -1,4 +1,4 @@
-"""330 questions about prose in two sets: `python -m benchmarks.prose`.
+"""330 questions about prose in two sets: `python -m benchmarks.prose [--tune] [--write]`.
 
 Both sets were written before their author had read the code of the reader. "wikipedia" asks about
 60 passages of OTT-QA on varied subjects: for each passage, two questions that it answers and one
@@ -69,7 +69,7 @@ def measure(cases: Sequence[Case], *, show: bool = False) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure, print, and write the result; "--tune" only shows the half for tuning."""
+    """Measure and print; "--tune" shows the half for tuning, "--write" keeps the result."""
     town = {record["title"]: record["text"] for record in _lines("town_texts.jsonl")}
     figures: dict[str, dict[str, object]] = {}
     for name, file, passages in (
@@ -84,7 +84,7 @@ def main() -> None:
             figures[name]["report"] = measure(report)
         for half, row in figures[name].items():
             print(name, half, row)
-    if "--tune" not in sys.argv:
+    if "--write" in sys.argv and "--tune" not in sys.argv:
         write_result("prose", figures)
 
 

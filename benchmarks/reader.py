@@ -1,4 +1,4 @@
-"""The reader on questions with their gold passages: `python -m benchmarks.reader`.
+"""The reader on questions with their gold passages: `python -m benchmarks.reader [--tune] [--write]`.
 
 The questions are those of OTT-QA (every second one; the thresholds were chosen on the others) and
 HotpotQA. Their gold passages are the evidence, each of a unit of its title. An answer is right if
@@ -68,7 +68,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure, print, and write the result; "--tune" shows answers to other OTT-QA questions."""
+    """Measure and print; "--tune" shows answers to others, "--write" keeps the result."""
     questions, passages = ottqa()
     cases = about_passages(questions)
     if "--tune" in sys.argv:
@@ -77,7 +77,8 @@ def main() -> None:
     figures = {"OTT-QA": measure(cases[1::2], passages), "HotpotQA": measure(*hotpotqa())}
     for name, row in figures.items():
         print(name, row)
-    write_result("reader", figures, packages=("PyStemmer", "nltk"))
+    if "--write" in sys.argv:
+        write_result("reader", figures, packages=("PyStemmer", "nltk"))
 
 
 if __name__ == "__main__":
