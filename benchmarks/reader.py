@@ -1,4 +1,4 @@
-"""The reader on questions with their gold passages: `python -m benchmarks.reader [--tune] [--write]`.
+"""The reader on gold passages: `python -m benchmarks.reader [--tune] [--write]`.
 
 The questions are those of OTT-QA (every second one; the thresholds were chosen on the others) and
 HotpotQA. Their gold passages are the evidence, each of a unit of its title. An answer is right if
