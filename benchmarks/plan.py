@@ -110,16 +110,14 @@ def _per_picture(shapes: Mapping[str, Mapping[str, float]]) -> tuple[int, float,
     """Return the largest number of measured pictures, and seconds and MB of a picture.
 
     They are half the difference between a unit of the shape "pictures", which has two pictures and
-    a text, and a unit of one text.
+    a text, and a unit of one text, among as many units.
     """
-    rows = [name.split(", ", 2) for name in shapes if name.startswith("ku-rag")]
-    largest = {shape: max(int(n.replace(",", "")) for _, name, n in rows if name == shape)
-               for shape in ("chunk", "pictures")}  # fmt: skip
-    figures = {shape: shapes[f"ku-rag, {shape}, {n:,}"] for shape, n in largest.items()}
-    seconds = {shape: 1 / row["bulk, units a second"] for shape, row in figures.items()}
-    disk = {shape: row["disk, MB"] / largest[shape] for shape, row in figures.items()}
-    added = [(cost["pictures"] - cost["chunk"]) / 2 for cost in (seconds, disk)]
-    return 2 * largest["pictures"], added[0], added[1]
+    prefix = "ku-rag, pictures, "
+    sizes = (name.removeprefix(prefix) for name in shapes if name.startswith(prefix))
+    units = max(int(size.replace(",", "")) for size in sizes)
+    of_text, of_both = (shapes[f"ku-rag, {shape}, {units:,}"] for shape in ("chunk", "pictures"))
+    seconds = 1 / of_both["bulk, units a second"] - 1 / of_text["bulk, units a second"]
+    return 2 * units, seconds / 2, (of_both["disk, MB"] - of_text["disk, MB"]) / units / 2
 
 
 def table(arguments: Sequence[str]) -> str:
