@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from ku_rag.text.question import HEDGES
 from ku_rag.text.tokens import stop_words, words
@@ -71,40 +72,37 @@ _DIMENSIONS = dict.fromkeys(_MEASURES.values(), frozenset({"length"})) | {
 }
 """Labels, and the dimensions of their amounts; of other labels, any."""
 _MEASURE = rf"(?P<measured>{AMOUNT}) (?P<measure>{'|'.join(_MEASURES)})\b"
-_CLAUSES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # A class, with its adjectives, and a place, maker or date that follows.
-        rf"{_BE} an? (?P<modifiers>"
-        rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
-        rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile)\b|"
-        rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
-        rf"(?= (?:(?!of\b|to\b){SMALL}|{_IRREGULAR}|\w+ed)\b|\.?$|"
-        rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|{_IRREGULAR})\b| of (?!the\b|an?\b))",
-        rf"{_BE} (?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?=\W|$)",
-        rf"{_BE} (?P<no>not )?(?P<flag>{WORD}){_LAST}",
-        rf"(?:{_BE})? made (?:of|from|out of) (?P<material>{_LIST}){END}",
-        r" (?:stands|lies|hangs|sits|(?:is|can be|are) (?:shown|kept|displayed|seen|exhibited|"
-        rf"on show|on display))[^,.;]*? (?:in|at) (?P<location>(?:the )?{_NAMES}){END}",
-        rf"(?:{_BE})? {_PARTICIPLE}(?= (?:by|in|on|at|to|for|from|since)\b)",
-        r" (?:costs|sells for|retails at|is (?:priced|sold|listed|offered) (?:at|for))"
-        rf"{_ONLY} (?P<price>{AMOUNT}){END}",
-        rf" weighs{_ONLY} (?P<weight>{AMOUNT}){END}",
-        r" (?:is|are|stands|measures|reaches|becomes|rises|grows(?: up)?(?: to)?)"
-        rf"{_ONLY} (?={_MEASURE})",
-        rf" (?:reaches|grows(?: up)? to) (?P<height>{AMOUNT}){END}",
-        rf" (?:has|have|with) (?:an?|the) (?P<label>{WORD}(?: {WORD})?) of "
-        rf"(?P<value>{AMOUNT}){END}",
-        rf" (?:has|have|with) an? (?P<adjective>{WORD}) (?P<part>(?!of\b|{_PAST}\b){WORD}){END}",
-        rf" (?:has|have) (?P<count>\d[\d,]*) (?P<counted>{WORD}){END}",
-        r" (?:comes|is available) in "
-        rf"(?P<available_in>(?!(?:one|two|three|four|five|six|several|many)\b){_LIST}){END}",
-        rf" (?:comes|originates|is|was) from (?P<origin>{_NAMES}){END}",
-        rf" (?:belongs|belonged) to (?P<owner>{AGENT}){END}",
-        rf" (?:dates from|dates back to) (?:the )?(?P<year>{DATE.pattern}){END}",
-        rf" (?P<does>(?!is\b)[a-z]+s) (?P<done>{AMOUNT})(?! by\b){END}",
-        rf" (?P<past>[a-z]+ed) in (?P<when>{DATE.pattern}){END}",
-    )
+_CLAUSES = (
+    # A class, with its adjectives, and a place, maker or date that follows.
+    rf"{_BE} an? (?P<modifiers>"
+    rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
+    rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile)\b|"
+    rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
+    rf"(?= (?:(?!of\b|to\b){SMALL}|{_IRREGULAR}|\w+ed)\b|\.?$|"
+    rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|{_IRREGULAR})\b| of (?!the\b|an?\b))",
+    rf"{_BE} (?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?=\W|$)",
+    rf"{_BE} (?P<no>not )?(?P<flag>{WORD}){_LAST}",
+    rf"(?:{_BE})? made (?:of|from|out of) (?P<material>{_LIST}){END}",
+    r" (?:stands|lies|hangs|sits|(?:is|can be|are) (?:shown|kept|displayed|seen|exhibited|"
+    rf"on show|on display))[^,.;]*? (?:in|at) (?P<location>(?:the )?{_NAMES}){END}",
+    rf"(?:{_BE})? {_PARTICIPLE}(?= (?:by|in|on|at|to|for|from|since)\b)",
+    r" (?:costs|sells for|retails at|is (?:priced|sold|listed|offered) (?:at|for))"
+    rf"{_ONLY} (?P<price>{AMOUNT}){END}",
+    rf" weighs{_ONLY} (?P<weight>{AMOUNT}){END}",
+    r" (?:is|are|stands|measures|reaches|becomes|rises|grows(?: up)?(?: to)?)"
+    rf"{_ONLY} (?={_MEASURE})",
+    rf" (?:reaches|grows(?: up)? to) (?P<height>{AMOUNT}){END}",
+    rf" (?:has|have|with) (?:an?|the) (?P<label>{WORD}(?: {WORD})?) of "
+    rf"(?P<value>{AMOUNT}){END}",
+    rf" (?:has|have|with) an? (?P<adjective>{WORD}) (?P<part>(?!of\b|{_PAST}\b){WORD}){END}",
+    rf" (?:has|have) (?P<count>\d[\d,]*) (?P<counted>{WORD}){END}",
+    r" (?:comes|is available) in "
+    rf"(?P<available_in>(?!(?:one|two|three|four|five|six|several|many)\b){_LIST}){END}",
+    rf" (?:comes|originates|is|was) from (?P<origin>{_NAMES}){END}",
+    rf" (?:belongs|belonged) to (?P<owner>{AGENT}){END}",
+    rf" (?:dates from|dates back to) (?:the )?(?P<year>{DATE.pattern}){END}",
+    rf" (?P<does>(?!is\b)[a-z]+s) (?P<done>{AMOUNT})(?! by\b){END}",
+    rf" (?P<past>[a-z]+ed) in (?P<when>{DATE.pattern}){END}",
 )
 """Each begins after a subject. The name of a group is the label, but for those that are read."""
 _AND = re.compile(rf"(?:[,;]? (?:and|but)|[,;])(?: it)?(?= )(?! (?:{_NAMES}|the|its|an?)\b)")
@@ -125,7 +123,7 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
     """Yield the labels and values of clauses without their subject: " is made of oak"."""
     at = 0
     while at < len(clauses):
-        matches = (match for pattern in _CLAUSES if (match := pattern.match(clauses, at)))
+        matches = (m for pattern in _clause_patterns() if (m := pattern.match(clauses, at)))
         facts, end = next((read for m in matches if (read := _of_clause(m, when))[0]), ([], at))
         yield from facts
         # "A lamp [made of brass]" goes on; of a clause that is not read, the next may be.
@@ -136,6 +134,12 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
         if not joint or (joint.re is _SKIPPED and _OTHER.search(joint[0])):
             return
         at = joint.end()
+
+
+@cache
+def _clause_patterns() -> tuple[re.Pattern[str], ...]:
+    """Return `_CLAUSES`, compiled at the first use, which takes 15 ms."""
+    return tuple(map(re.compile, _CLAUSES))
 
 
 def _of_clause(match: re.Match[str], when: str) -> tuple[LabelledValues, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from calendar import month_name, monthrange
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ku_rag.text.tokens import stop_words
@@ -51,15 +51,6 @@ _UNITS = {
 }
 _ONE = rf"(?:(?<![\w.$€£]){_NUMBER}|{_IN_WORDS})"
 _RANGE = rf"(?:between {_ONE} and |{_ONE} ?(?:to|or|-|–) ?)?{_ONE}"
-_AMOUNTS = {
-    kind: re.compile(
-        rf"{_RANGE}[ -]?(?:"
-        + "|".join(re.sub(r"(square) ", r"\1_", units).replace("_", "~").split()).replace("~", " ")
-        + r")(?!\w)"
-        + (rf"|[$€£] ?{_NUMBER}" if kind == "money" else "")
-    )
-    for kind, units in _UNITS.items()
-}
 _COUNT = re.compile(rf"(?<!-){_RANGE}(?![\w%°-])")
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w’'&-]*(?:\. ?(?=[A-Z]))?"
 _NAME = re.compile(
@@ -123,6 +114,14 @@ class Value(NamedTuple):
     end: int
 
 
+@cache
+def _amount_pattern(kind: str) -> re.Pattern[str]:
+    """Return what matches amounts of a kind; compiled at its first use, which takes 3 ms."""
+    units = "|".join(_UNITS[kind].replace("square ", "square~").split()).replace("~", " ")
+    sums = rf"|[$€£] ?{_NUMBER}" if kind == "money" else ""
+    return re.compile(rf"{_RANGE}[ -]?(?:{units})(?!\w){sums}")
+
+
 def find_values(text: str, kind: str) -> list[Value]:
     """Return the values of a kind, such as "date", "person" or "length time", in a sentence."""
     if kind == "date":
@@ -132,7 +131,7 @@ def find_values(text: str, kind: str) -> list[Value]:
         return sorted(periods + alone)
     if kind == "number":
         # Neither a part of a date nor an amount of something that has a unit.
-        taken = [m.span() for p in (DATE, *_AMOUNTS.values()) for m in p.finditer(text)]
+        taken = [m.span() for p in (DATE, *map(_amount_pattern, _UNITS)) for m in p.finditer(text)]
         counts = (m.span() for m in _COUNT.finditer(text))
         free = [n for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
         return [Value(*n) for n in free if not _MODEL.search(text[: n[0]])]
@@ -146,7 +145,7 @@ def find_values(text: str, kind: str) -> list[Value]:
         if kind == "person":
             names = [m for m in names if not _WITHIN.search(text[: m.start()])]
         return [value for match in names if (value := _name(match))]
-    matches = [m for measure in kind.split() for m in _AMOUNTS[measure].finditer(text)]
+    matches = [m for measure in kind.split() for m in _amount_pattern(measure).finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
 
 
