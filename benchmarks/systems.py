@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -158,7 +159,8 @@ class KuRag(System):
 
         self._unit, self._relation, self._data, self._folder = Unit, Relation, data, folder
         ready: Any = {} if data.shape in COMPUTED else {"encoder": ReadyVectors(data.dim)}
-        self.kb = KnowledgeBase.open(folder / "kb", create=True, **ready)
+        self._open = partial(KnowledgeBase.open, create=True, **ready)
+        self.kb = self._open(folder / "kb")
 
     def _units(self, rows: range, texts: list[str]) -> Iterator[Any]:
         for row in rows:
@@ -251,13 +253,17 @@ class KuRag(System):
         """See `System.maintain`."""
         folder = self._folder / "copies"
         rows: Calls = {"verify, s": lambda _: self.kb.verify()}
-        if self._data.units > LARGE:  # the others need once or twice the 30 GB of ten million units
+        if self._data.units > LARGE:  # the others need as much disk again, or twice
             return rows
-        return rows | {
+        rows |= {
             "snapshot, s": lambda _: self.kb.snapshot(folder / "snapshot"),
             "export, s": lambda _: self.kb.export(folder / "export"),
+            "import, s": lambda _: self._open(folder / "imported").import_(folder / "export"),
             "compact, s": lambda _: self.kb.compact(),
         }
+        if self._data.shape != "pictures":
+            rows["reindex, s"] = lambda _: self.kb.reindex(ReadyVectors(DIM // 2))
+        return rows
 
 
 class LanceDb(System):
