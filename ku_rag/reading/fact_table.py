@@ -20,14 +20,20 @@ from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinc
 from ku_rag.store.facts import PART, SENTENCE
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.statements import IN_STOCK
-from ku_rag.text.stems import stem
-from ku_rag.text.tokens import words
+from ku_rag.text.stems import stem, stems
+from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import DIMENSIONS, MONEY, Amount
 
 _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
 _MOST_SOURCES = 100
 """The names of so many sources are read."""
 _RECORDS = (".csv", ".tsv", ".jsonl")
+_MOST_COLLECTIONS = 50
+_NEXT_SOURCE = (
+    "SELECT s.uri, u.name FROM sources s CROSS JOIN units u ON u.row = s.unit "
+    "WHERE s.uri >= ? AND s.origin = 'ingest' ORDER BY s.uri LIMIT 1"
+)
+_UNITS_BETWEEN = "SELECT unit FROM sources WHERE uri >= ? AND uri < ? AND unit NOT NULL"
 _ONE_OF = "f.key IN (SELECT value FROM json_each(?))"
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _STOCKED = re.compile(
@@ -243,13 +249,26 @@ class FactTable:
         )
 
     @cached_property
-    def record_nouns(self) -> frozenset[str]:
-        """Stems of the names of files of records, "instruments.csv", if units declare no kinds."""
+    def collections(self) -> dict[str, Rows]:
+        """The units of each file of records and folder, by stems of its name, if none has a kind.
+
+        Of "instruments.csv" they are instruments, and of "fruits/Kiwi/about.txt" Kiwi is a fruit.
+        Units that were added one by one may be of each collection.
+        """
         if FactReader(self.connection).kinds() != [ANY_KIND]:
-            return frozenset()
-        files = {uri.partition("#")[0].rpartition("/")[2] for uri in self._uris}
-        names = (file.rpartition(".")[0] for file in files if file.endswith(_RECORDS))
-        return frozenset(stem(word) for name in names for word in words(name))
+            return {}
+        added = self.connection.column("SELECT unit FROM sources WHERE origin = 'add'")
+        units: dict[str, list[int]] = {}
+        end, labels = "", frozenset().union(*(stems(label.label) for label in self.labels))
+        for _ in range(_MOST_COLLECTIONS):
+            source = self.connection.execute(_NEXT_SOURCE, (end,)).fetchone()
+            if source is None:
+                return {noun: distinct(np.array(rows + added)) for noun, rows in units.items()}
+            nouns, start, end = _collection(*source)
+            rows = self.connection.column(_UNITS_BETWEEN, (start, end))
+            for noun in nouns - labels:
+                units.setdefault(noun, []).extend(rows)
+        return {}
 
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
         """Return the rows of units by their ids."""
@@ -261,6 +280,18 @@ class FactTable:
         query = "SELECT row FROM units WHERE kind IN (SELECT value FROM json_each(?)) OR kind = ?"
         rows = fetch_rows(self.connection, query, as_json(kinds), ANY_KIND)
         return self.called(rows, kinds, noun) if kinds else rows[:0]
+
+
+def _collection(uri: str, name: str) -> tuple[frozenset[str], str, str]:
+    """Return the collection of a source and the name of its unit: nouns, and its range of uris."""
+    file, mark, _ = uri.partition("#")
+    folder, _, last = file.rpartition("/")
+    if mark and file.endswith(_RECORDS):
+        return frozenset(map(stem, words(last.rpartition(".")[0]))), f"{file}#", f"{file}$"
+    if name_key(folder.rpartition("/")[2]) == name_key(name):  # a unit has a folder of its own
+        folder = folder.rpartition("/")[0]
+    noun = words(folder.rpartition("/")[2])[-1:]
+    return frozenset(map(stem, noun)), f"{folder}/", f"{folder}0"  # "0" follows "/"
 
 
 def _rows(labels: Sequence[Label]) -> tuple[int, ...]:

@@ -150,9 +150,11 @@ class UnitSetReader:
     @cached_property
     def _thing(self) -> str:
         """The noun of units of many kinds, "boats", if the base has the word; or ""."""
-        nouns = (THINGS | self.table.record_nouns) - self._question.unsaid
+        collections = self.table.collections
+        nouns = (THINGS | collections.keys()) - self._question.unsaid
         first = next((word for word in self._question.words if stem(word) in nouns), "")
-        is_used = stem(first) in GENERIC or (first and self.table.has_word(first))
+        is_used = stem(first) in GENERIC | collections.keys()
+        is_used = is_used or bool(first and self.table.has_word(first))
         return first if is_used or self._has_kinds_of(stem(first)) else ""
 
     def _has_kinds_of(self, noun: str) -> bool:
@@ -184,7 +186,7 @@ class UnitSetReader:
         if self._kinds:
             return frozenset().union(*self._kinds.values())
         if self._thing:
-            nouns = self._question.every & (THINGS | self.table.record_nouns)
+            nouns = self._question.every & (THINGS | self.table.collections.keys())
             covered = (own for _, own in self._named_labels.values())  # "Which lamps work?"
             return nouns.difference(*covered) | {stem(self._thing)}
         noun = frozenset({self._question.counted or stem(self._question.which)})
@@ -278,7 +280,8 @@ class UnitSetReader:
         if compared and compared.of_two and not self._limits:
             return None
         is_open = compared and (self._noun or question.has_question_word)
-        if not (groups or self._kinds or is_open):
+        is_collection = stem(self._thing) in self.table.collections
+        if not (groups or self._kinds or is_open or is_collection):
             return None
         if prod(map(len, groups)) > _MOST_ALTERNATIVES:
             return None
@@ -319,7 +322,7 @@ class UnitSetReader:
             is_one = units is not None and len(units) == 1 and not is_there
             return self._further(left, units, chosen) if units is not None and is_one else None
         if units is None:
-            units = self._among(self.table.of_kinds(self._kinds, self._noun))
+            units = self._every()
             if not len(units) or not (counts or self._is_listing):
                 return None
         if is_there or counts:
@@ -368,7 +371,7 @@ class UnitSetReader:
     ) -> Traced | None:
         """Return the mean or the sum of an amount that the rest of the question names."""
         if units is None:
-            units = self._among(self.table.of_kinds(self._kinds, self._noun))
+            units = self._every()
         fitting = [own for own, (_, covered) in self._named_labels.items() if left <= covered]
         if not fitting:
             return None
@@ -472,12 +475,19 @@ class UnitSetReader:
         among = self.graph.among
         return units if among is None else np.intersect1d(units, np.array([*among], np.int64))
 
+    def _every(self) -> Rows:
+        """All units of the kinds, or of the collection, that the question names."""
+        collection = self.table.collections.get(stem(self._thing))
+        of_kinds = self.table.of_kinds(self._kinds, self._noun)
+        return self._among(of_kinds if collection is None else collection)
+
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
         units = self._among(units)
         # "Which lamps do not work?" asks for no works.
         if not self._noun or stem(self._thing) in self._noun:
-            return units
+            collection = self.table.collections.get(stem(self._thing), units)
+            return np.intersect1d(units, collection)
         return self.table.called(units, self._kinds, self._noun)
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:

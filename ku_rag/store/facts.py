@@ -24,7 +24,7 @@ from ku_rag.text.statements import Statement, locate
 from ku_rag.text.values import Quantity, quantity, unit_of_label
 from ku_rag.types import Serializable
 
-EXTRACTOR = 5
+EXTRACTOR = 6
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
 METADATA, TEXT, SENTENCE, TABLE, PART = "metadata", "text", "sentence", "table", "part"
 """Origins of facts. A part is an item of a list, "red" of "pink and red", or "in stock: yes". Not

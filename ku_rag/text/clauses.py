@@ -41,6 +41,8 @@ AGENT = (
     rf"(?!{_OF_NO_AGENT}\b){WORD} (?=[A-Z]))?{_NAMES}|"
     rf"(?:an?|the) {WORD}(?: (?!{_PAST}\b){WORD}){{0,2}}?)"
 )
+_REDUCED = rf"(?:{_IRREGULAR}|\w+ed)(?= {SMALL}\b| [A-Z\"“]|[,.;]|$)"
+"""A participle that begins a clause, "a vase painted by Roe", not "a painted vase"."""
 _DESCRIBED = re.compile(rf"^(?:[Tt]he|[Aa]n?) (?:[\w-]+ ){{0,3}}?{WORD} (?=[A-Z])")
 """Before a name, what it is: "the Dutch painter Jan Steen"."""
 _PARTICIPLE = (
@@ -78,8 +80,8 @@ _CLAUSES = (
     rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
     rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile)\b|"
     rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
-    rf"(?= (?:(?!of\b|to\b){SMALL}|{_IRREGULAR}|\w+ed)\b|\.?$|"
-    rf"[,;] (?:{SMALL}|{FINITE}|\w+ed|{_IRREGULAR})\b| of (?!the\b|an?\b))",
+    rf"(?= (?:(?!of\b|to\b){SMALL}\b|{_REDUCED})|\.?$|"
+    rf"[,;] (?:(?:{SMALL}|{FINITE})\b|{_REDUCED})| of (?!the\b|an?\b))",
     rf"{_BE} (?P<availability>(?:not )?(?:in stock|out of stock|sold out))(?=\W|$)",
     rf"{_BE} (?P<no>not )?(?P<flag>{WORD}){_LAST}",
     rf"(?:{_BE})? made (?:of|from|out of) (?P<material>{_LIST}){END}",

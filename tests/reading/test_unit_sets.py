@@ -426,3 +426,52 @@ def test_a_word_whose_stem_has_another_stem_is_found_in_sentences(kb):
         Unit("Bright", id="b", kind="firm", texts=("A payroll of 340 employees burdens Bright.",))
     )
     assert kb.query(None, "How many firms have more than 100 employees?").answer == ""
+
+
+@pytest.fixture(scope="module")
+def shelves(tmp_path_factory):
+    """A base of two folders, each with a folder for a thing, and no kinds."""
+    folder = tmp_path_factory.mktemp("shelves")
+    texts = {
+        "fruits/Mango": "Country: Peru\nWeight: 300 g",
+        "fruits/Kiwi": "Country: Italy\nThe Kiwi weighs 90 g.",
+        "fruits/Plum": "The Plum is a small red fruit that weighs 60 g.",
+        "vegetables/Leek": "Country: Spain\nWeight: 400 g",
+    }
+    for name, text in texts.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "about.txt").write_text(text)
+    with KnowledgeBase.open(folder / "kb", create=True) as kb:
+        kb.ingest(folder / "fruits")
+        kb.ingest(folder / "vegetables")
+        yield kb
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many fruits are there?", "3"),
+        ("List all fruits", "Kiwi, Mango, Plum"),
+        ("List all vegetables", "Leek"),
+        ("What is the heaviest fruit?", "Mango"),
+        ("Which fruits weigh less than 100 g?", "Kiwi, Plum"),
+        ("Which fruits are red?", "Plum"),
+        ("What is the average weight of the fruits?", "150 g"),
+        ("Which fruits come from Spain?", ""),
+        ("Which vegetables come from Spain?", "Leek"),
+        ("How many animals are there?", ""),
+        ("What is the country of the Kiwi?", "Italy"),
+    ],
+)
+def test_units_are_called_by_their_folder(shelves, question, answer):
+    assert shelves.query(None, question).answer == answer
+
+
+def test_units_that_were_added_count_beside_those_of_a_folder(tmp_path):
+    (tmp_path / "fruits" / "Kiwi").mkdir(parents=True)
+    (tmp_path / "fruits" / "Kiwi" / "about.txt").write_text("Weight: 90 g")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "fruits")
+        kb.add(Unit("Pomelo", id="pomelo", metadata={"weight": "1 kg"}))
+        assert kb.query(None, "What is the heaviest fruit?").answer == "Pomelo"
+        assert kb.query(None, "How many fruits are there?").answer == "2"

@@ -99,6 +99,14 @@ def test_a_sentence_on_a_thing_is_no_fact_of_a_property(kb):
             {("material", "steel"), ("range", "90 km")},
         ),
         ("It is a lamp. The lamp lasts 9 hours.", {("is a", "lamp"), ("lasts", "9 hours")}),
+        (
+            "Iko is a small red fruit that weighs 60 g.",
+            {("is a", "fruit"), ("is", "small"), ("is", "red"), ("weight", "60 g")},
+        ),
+        (
+            "Iko is a large painted vase made in Kent.",
+            {("is a", "vase"), ("is", "large"), ("is", "painted"), ("made in", "Kent")},
+        ),
         ("An older Iko cost 9 euros. It weighs 3 kg.", set()),
         ("It may be made of oak. It is not made of brass. It was never sold in 1920.", set()),
         ("It is bought by people who live in Kent and weighs about 2 kg.", set()),
