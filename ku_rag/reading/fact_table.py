@@ -19,8 +19,9 @@ from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, distinct, fetch_rows
 from ku_rag.store.facts import PART, SENTENCE
 from ku_rag.store.relations import ANY_KIND
+from ku_rag.text.question import CONTAINERS
 from ku_rag.text.statements import IN_STOCK
-from ku_rag.text.stems import stem, stems
+from ku_rag.text.stems import singulars, stem, stems
 from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import DIMENSIONS, MONEY, Amount
 
@@ -28,12 +29,14 @@ _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
 _MOST_SOURCES = 100
 """The names of so many sources are read."""
 _RECORDS = (".csv", ".tsv", ".jsonl")
-_MOST_COLLECTIONS = 50
-_NEXT_SOURCE = (
-    "SELECT s.uri, u.name FROM sources s CROSS JOIN units u ON u.row = s.unit "
-    "WHERE s.uri >= ? AND s.origin = 'ingest' ORDER BY s.uri LIMIT 1"
+_MOST_COLLECTIONS = 200
+"""So many sources, one of each collection or file, are looked at."""
+_MOST_MEMBERS = 50_000
+_SOURCES_BETWEEN = (
+    "SELECT u.row, s.uri, coalesce(u.name, '') FROM sources s LEFT JOIN units u ON u.row = s.unit "
+    "WHERE s.uri >= ? AND s.uri < ? ORDER BY s.uri LIMIT ?"
 )
-_UNITS_BETWEEN = "SELECT unit FROM sources WHERE uri >= ? AND uri < ? AND unit NOT NULL"
+_ADDED, _LAST = ("add:", "add;"), "\U0010ffff"
 _ONE_OF = "f.key IN (SELECT value FROM json_each(?))"
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _STOCKED = re.compile(
@@ -116,6 +119,7 @@ class FactTable:
     connection: Connection
     _units: dict[FactTest, Rows] = field(default_factory=dict)
     _labels_of_values: dict[str, list[Label]] = field(default_factory=dict)
+    _rows_of_collections: dict[str, Rows | None] = field(default_factory=dict)
 
     @cached_property
     def labels(self) -> list[Label]:
@@ -248,27 +252,55 @@ class FactTable:
             "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
         )
 
-    @cached_property
-    def collections(self) -> dict[str, Rows]:
-        """The units of each file of records and folder, by stems of its name, if none has a kind.
+    @property
+    def collection_nouns(self) -> frozenset[str]:
+        """Stems of the plural names of files of records and folders, if units declare no kinds."""
+        return frozenset(self._collections)
 
-        Of "instruments.csv" they are instruments, and of "fruits/Kiwi/about.txt" Kiwi is a fruit.
-        Units that were added one by one may be of each collection.
-        """
+    @cached_property
+    def _collections(self) -> dict[str, set[tuple[str, str]]]:
+        """The ranges of their uris, by noun; {} if there are many."""
         if FactReader(self.connection).kinds() != [ANY_KIND]:
             return {}
-        added = self.connection.column("SELECT unit FROM sources WHERE origin = 'add'")
-        units: dict[str, list[int]] = {}
-        end, labels = "", frozenset().union(*(stems(label.label) for label in self.labels))
+        ranges: dict[str, set[tuple[str, str]]] = {}
+        begin, labels = "", frozenset().union(*(stems(label.label) for label in self.labels))
         for _ in range(_MOST_COLLECTIONS):
-            source = self.connection.execute(_NEXT_SOURCE, (end,)).fetchone()
+            source = self.connection.execute(_SOURCES_BETWEEN, (begin, _LAST, 1)).fetchone()
             if source is None:
-                return {noun: distinct(np.array(rows + added)) for noun, rows in units.items()}
-            nouns, start, end = _collection(*source)
-            rows = self.connection.column(_UNITS_BETWEEN, (start, end))
-            for noun in nouns - labels:
-                units.setdefault(noun, []).extend(rows)
+                return {noun: ranges[noun] for noun in ranges.keys() - labels - CONTAINERS - {""}}
+            _, uri, name = source
+            scheme, mark, _ = uri.partition(":")
+            if mark and scheme in ("add", "update"):
+                begin = f"{scheme};"
+                continue
+            noun, start, end, is_nested = _collection(uri, name)
+            ranges.setdefault(noun, set()).add((start, end))
+            begin = end if is_nested else f"{uri}!"  # beside a file there may be folders
         return {}
+
+    def collection(self, noun: str) -> Rows | None:
+        """Return the units of the files of records or folders of a noun, given as its stem.
+
+        Those of "instruments.csv" are instruments, and of "fruits/Kiwi/about.txt" Kiwi is a fruit.
+        None if some of the units may be something else.
+        """
+        if noun not in self._rows_of_collections:
+            self._rows_of_collections[noun] = self._read_collection(noun)
+        return self._rows_of_collections[noun]
+
+    def _read_collection(self, noun: str) -> Rows | None:
+        units: list[int] = []
+        for bounds in (*self._collections.get(noun, ()), _ADDED):
+            values = (*bounds, _MOST_MEMBERS + 1)
+            sources = self.connection.execute(_SOURCES_BETWEEN, values).fetchall()
+            for row, uri, name in sources:
+                is_called = stem("".join(words(name)[-1:])) == noun
+                if not (is_called if bounds is _ADDED else _collection(uri, name)[1:3] == bounds):
+                    return None  # a unit that was added, or a folder inside a folder
+                units += [row] if row is not None else []
+            if len(sources) > _MOST_MEMBERS:
+                return None
+        return distinct(np.array(units, np.int64)) if units else None
 
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
         """Return the rows of units by their ids."""
@@ -282,16 +314,24 @@ class FactTable:
         return self.called(rows, kinds, noun) if kinds else rows[:0]
 
 
-def _collection(uri: str, name: str) -> tuple[frozenset[str], str, str]:
-    """Return the collection of a source and the name of its unit: nouns, and its range of uris."""
+def _collection(uri: str, name: str) -> tuple[str, str, str, bool]:
+    """Return the collection of a source, of a unit of a name, and its range of uris.
+
+    The first item is the stem of its name if that ends in a plural, or "". The last one is whether
+    units have records or folders of their own in it.
+    """
     file, mark, _ = uri.partition("#")
     folder, _, last = file.rpartition("/")
-    if mark and file.endswith(_RECORDS):
-        return frozenset(map(stem, words(last.rpartition(".")[0]))), f"{file}#", f"{file}$"
-    if name_key(folder.rpartition("/")[2]) == name_key(name):  # a unit has a folder of its own
-        folder = folder.rpartition("/")[0]
-    noun = words(folder.rpartition("/")[2])[-1:]
-    return frozenset(map(stem, noun)), f"{folder}/", f"{folder}0"  # "0" follows "/"
+    is_nested = bool(mark) and file.endswith(_RECORDS)
+    if is_nested:
+        title, start, end = last.rpartition(".")[0], f"{file}#", f"{file}$"
+    else:
+        is_nested = name_key(folder.rpartition("/")[2]) == name_key(name)
+        folder = folder.rpartition("/")[0] if is_nested else folder
+        title, start, end = folder.rpartition("/")[2], f"{folder}/", f"{folder}0"
+    parts = words(title)
+    is_plural = parts[-1:] != [] and len([*singulars(parts[-1])]) > 1 and "and" not in parts
+    return stem(parts[-1]) if is_plural else "", start, end, is_nested
 
 
 def _rows(labels: Sequence[Label]) -> tuple[int, ...]:

@@ -59,6 +59,7 @@ _WHO = re.compile(
 """Asks for no units, but why or what a value is: "Who is Ann Miller?", "What is the Attic?"."""
 _FALSE = ("no", "false", "broken", "defective", "faulty")
 """Values of a flag that does not hold, or of a thing that does not work."""
+_COUNTING = frozenset(map(stem, ("how", "many", "number")))
 _PRICES = stems("price cost fee rent rate value budget salary")
 
 
@@ -148,12 +149,18 @@ class UnitSetReader:
         return {kind: own for kind, own in named.items() if first[kind] == min(first.values())}
 
     @cached_property
+    def _collections(self) -> dict[str, Rows]:
+        """The units of the files of records and folders that the question names, by stem."""
+        named = self.table.collection_nouns & self._question.every
+        units = {noun: self.table.collection(noun) for noun in named}
+        return {noun: rows for noun, rows in units.items() if rows is not None}
+
+    @cached_property
     def _thing(self) -> str:
         """The noun of units of many kinds, "boats", if the base has the word; or ""."""
-        collections = self.table.collections
-        nouns = (THINGS | collections.keys()) - self._question.unsaid
+        nouns = (THINGS | self._collections.keys()) - self._question.unsaid
         first = next((word for word in self._question.words if stem(word) in nouns), "")
-        is_used = stem(first) in GENERIC | collections.keys()
+        is_used = stem(first) in GENERIC | self._collections.keys()
         is_used = is_used or bool(first and self.table.has_word(first))
         return first if is_used or self._has_kinds_of(stem(first)) else ""
 
@@ -186,7 +193,7 @@ class UnitSetReader:
         if self._kinds:
             return frozenset().union(*self._kinds.values())
         if self._thing:
-            nouns = self._question.every & (THINGS | self.table.collections.keys())
+            nouns = self._question.every & (THINGS | self._collections.keys())
             covered = (own for _, own in self._named_labels.values())  # "Which lamps work?"
             return nouns.difference(*covered) | {stem(self._thing)}
         noun = frozenset({self._question.counted or stem(self._question.which)})
@@ -270,6 +277,10 @@ class UnitSetReader:
         ):
             return None
         is_there = question.kind == "yes-no" and question.words[1:2] == ("there",)
+        # "Are there fruits among the vegetables?"
+        others = self._collections.keys() - {stem(self._thing)}
+        if others or not self._negated.isdisjoint(self._collections):
+            return None
         turns = question.turns if not self._limits else ()
         if turns or (question.kind == "yes-no" and not is_there):
             return None
@@ -280,8 +291,10 @@ class UnitSetReader:
         if compared and compared.of_two and not self._limits:
             return None
         is_open = compared and (self._noun or question.has_question_word)
-        is_collection = stem(self._thing) in self.table.collections
-        if not (groups or self._kinds or is_open or is_collection):
+        # "How many fruits are there?", but not "How many fruits did you sell?".
+        is_listed = bool(self._aggregate) or question.every - self._noun <= LISTING | _COUNTING
+        is_whole = stem(self._thing) in self._collections and is_listed
+        if not (groups or self._kinds or is_open or is_whole):
             return None
         if prod(map(len, groups)) > _MOST_ALTERNATIVES:
             return None
@@ -477,7 +490,7 @@ class UnitSetReader:
 
     def _every(self) -> Rows:
         """All units of the kinds, or of the collection, that the question names."""
-        collection = self.table.collections.get(stem(self._thing))
+        collection = self._collections.get(stem(self._thing))
         of_kinds = self.table.of_kinds(self._kinds, self._noun)
         return self._among(of_kinds if collection is None else collection)
 
@@ -486,8 +499,7 @@ class UnitSetReader:
         units = self._among(units)
         # "Which lamps do not work?" asks for no works.
         if not self._noun or stem(self._thing) in self._noun:
-            collection = self.table.collections.get(stem(self._thing), units)
-            return np.intersect1d(units, collection)
+            return np.intersect1d(units, self._collections.get(stem(self._thing), units))
         return self.table.called(units, self._kinds, self._noun)
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:

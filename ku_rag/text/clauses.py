@@ -77,8 +77,10 @@ _MEASURE = rf"(?P<measured>{AMOUNT}) (?P<measure>{'|'.join(_MEASURES)})\b"
 _CLAUSES = (
     # A class, with its adjectives, and a place, maker or date that follows.
     rf"{_BE} an? (?P<modifiers>"
-    rf"(?:(?!(?:of|former|about|an?|the|bit|little)\b){WORD},? ){{0,4}}?)"
-    rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile)\b|"
+    rf"(?:(?!(?:of|former|about|an?|the|bit|little|not|no|less|more|once|barely|hardly|never|longer|"
+    rf"\w+ly)\b){WORD},? ){{0,4}}?)"
+    rf"(?P<is_a>(?!(?:{SMALL}|{_IRREGULAR}|known|seen|hour|minute|mile|not|no|less|once|barely)\b|"
+    rf"\w+ly (?:\w+ed|{_IRREGULAR})\b|"
     rf"(?:kind|sort|type|piece|set|pair|part|member|copy) of\b){WORD})"
     rf"(?= (?:(?!of\b|to\b){SMALL}\b|{_REDUCED})|\.?$|"
     rf"[,;] (?:(?:{SMALL}|{FINITE})\b|{_REDUCED})| of (?!the\b|an?\b))",

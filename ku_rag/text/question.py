@@ -143,6 +143,8 @@ DEFAULTS, VALUES = map(_word_list, ("defaults", "values"))
 """Stems of words that ask for a default, and of words beside it."""
 ENTRIES = _word_list("entries")
 """Stems of nouns for terms of a document, and of words that ask for what it says of them."""
+CONTAINERS = _word_list("containers")
+"""Stems of names of files and folders that say nothing of the units in them."""
 THINGS = _word_list("things") | GENERIC
 """Stems of nouns for units of many kinds; the generic ones fit any unit."""
 HYPONYMS = [

@@ -467,11 +467,48 @@ def test_units_are_called_by_their_folder(shelves, question, answer):
     assert shelves.query(None, question).answer == answer
 
 
-def test_units_that_were_added_count_beside_those_of_a_folder(tmp_path):
+def test_units_that_were_added_count_beside_those_of_a_folder_by_their_names(tmp_path):
     (tmp_path / "fruits" / "Kiwi").mkdir(parents=True)
     (tmp_path / "fruits" / "Kiwi" / "about.txt").write_text("Weight: 90 g")
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.ingest(tmp_path / "fruits")
-        kb.add(Unit("Pomelo", id="pomelo", metadata={"weight": "1 kg"}))
-        assert kb.query(None, "What is the heaviest fruit?").answer == "Pomelo"
+        kb.add(Unit("Dragon fruit", id="dragon", metadata={"weight": "1 kg"}))
+        assert kb.query(None, "What is the heaviest fruit?").answer == "Dragon fruit"
         assert kb.query(None, "How many fruits are there?").answer == "2"
+        kb.add(Unit("Hammer", id="hammer", metadata={"weight": "2 kg"}))
+        assert kb.query(None, "How many fruits are there?").answer == ""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many fruits and vegetables are there?",
+        "What is the heaviest fruit or vegetable?",
+        "How many fruits are not vegetables?",
+        "How many fruits did you sell?",
+        "How many other fruits are there?",
+    ],
+)
+def test_what_is_more_than_one_folder_says_is_not_answered(shelves, question):
+    assert shelves.query(None, question).answer == ""
+
+
+@pytest.mark.parametrize("name", ["museum", "2024", "data", "docs", "fruits and nuts"])
+def test_folders_that_name_no_things_call_units_nothing(tmp_path, name):
+    (tmp_path / name / "Kiwi").mkdir(parents=True)
+    (tmp_path / name / "Kiwi" / "about.txt").write_text("Weight: 90 g")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / name)
+        assert kb.query(None, f"How many {name} are there?").answer == ""
+        assert kb.query(None, "What is the weight of the Kiwi?").answer == "90 g"
+
+
+def test_a_folder_with_folders_for_other_things_names_none(tmp_path):
+    for place in ("fruits/Kiwi", "fruits/berries/Currant"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "about.txt").write_text("Weight: 90 g")
+    (tmp_path / "README.txt").write_text("Read this first.")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "fruits")
+        kb.ingest(tmp_path / "README.txt")
+        assert kb.query(None, "How many fruits are there?").answer == ""
