@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ku_rag import manifest
-from ku_rag.encoders.base import Encoder, is_same
+from ku_rag.encoders.base import Encoder, Vectors, is_same
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.indexes import inverted
@@ -26,7 +26,7 @@ from ku_rag.ingest.transcription import TRANSCRIBED
 from ku_rag.pictures import load_picture
 from ku_rag.recognisers import CachedRecogniser
 from ku_rag.store import content_rows, facts, vectors
-from ku_rag.store.connection import Connection, as_json, snapshot
+from ku_rag.store.connection import SLICE, Connection, as_json, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import documents
@@ -206,6 +206,7 @@ class Reindexing:
     def _switch(self, connection: Connection, rows: dict[Kind, int]) -> None:
         if self._changes("chunk"):
             dim = side(self.new, "chunk").dim
+            items, arrays = list[int](), list[Vectors]()
             for source, unit in connection.execute(
                 "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
             ).fetchall():
@@ -213,7 +214,6 @@ class Reindexing:
                     "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
                     (rows["chunk"], source),
                 ).fetchone()
-                array = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
                 chunks = _apply(documents(connection, source), json.loads(cut))
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
@@ -229,7 +229,12 @@ class Reindexing:
                     inverted.add_chunks(connection, new)
                     facts.add_chunks(connection, new)
                     numbers = list(new)
-                vectors.put(connection, "chunk", rows["chunk"], numbers, [array])
+                items += numbers
+                arrays.append(np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32))
+                if len(items) >= SLICE:
+                    vectors.put(connection, "chunk", rows["chunk"], items, arrays)
+                    items, arrays = [], []
+            vectors.put(connection, "chunk", rows["chunk"], items, arrays)
         connection.execute("DELETE FROM shadows")
         _forget_others(connection, but=list(rows.values()))
 
