@@ -150,7 +150,9 @@ class Reindexing:
         """Encode in portions; yield the number of chunks and of images of each."""
         connection = self.database.connection
         if self._changes("chunk"):
-            while some := _missing_texts(connection, rows["chunk"], _SOURCES):
+            last = 0  # what changes meanwhile before this row is found by the next call
+            while some := _missing_texts(connection, rows["chunk"], _SOURCES, after=last):
+                last = some[-1][0]
                 yield self._encode_texts(rows["chunk"], some), 0
         if self._changes("image"):
             yield from ((0, count) for count in self._encode_images(rows["image"]))
@@ -252,13 +254,16 @@ def _apply(texts: Mapping[int, str], cut: Cut) -> list[Document]:
 # ---- vectors until the switch --------------------------------------------------------------------
 
 
-def _missing_texts(connection: Connection, encoder: int, most: int) -> list[tuple[int, str]]:
-    """Return row and state of sources whose new vectors are missing or outdated."""
+def _missing_texts(
+    connection: Connection, encoder: int, most: int, *, after: int = 0
+) -> list[tuple[int, str]]:
+    """Return row and state of sources after a row whose new vectors are missing or outdated."""
     rows: list[tuple[int, str]] = connection.execute(
         f"SELECT s.row, {_STATE} FROM sources s "
         "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
-        f"WHERE s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) ORDER BY s.row LIMIT ?",
-        (encoder, most),
+        f"WHERE s.row > ? AND s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) "
+        "ORDER BY s.row LIMIT ?",
+        (encoder, after, most),
     ).fetchall()
     return rows
 
