@@ -32,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +162,8 @@ def measure(system: str, shape: str, units: int, parent: Path) -> Figures:
         command = ["benchmarks.scale", "--stage", stage_name, system, shape, units, folder]
         run = run_stage(command, VARIABLES)
         if "failed" in run:
-            raise SystemExit(f"{stage_name} of {name}: {run['failed']}\nmeasured: {file}")
+            before = json.dumps(stages)
+            raise SystemExit(f"{stage_name} of {name}: {run['failed']}\nmeasured before: {before}")
         stages[stage_name] = figures | run
         file.write_text(json.dumps(stages), "utf-8")
     shutil.rmtree(folder)
@@ -185,7 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--units", default="10000,100000,1000000")
     parser.add_argument("--shapes", default=",".join(SHAPES))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
-    parser.add_argument("--folder", type=Path, help="where bases are built, kept until measured")
+    parser.add_argument(
+        "--folder", type=Path, help="of bases; after an interruption the next run goes on there"
+    )
     parser.add_argument("--write", action="store_true", help="write the result file")
     parser.add_argument("--stage", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -193,19 +197,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, system, shape, units, path = options.stage
         print(json.dumps(stage(name, system, Data(shape, int(units)), Path(path))))
         return 0
-    parent = options.folder or Path(tempfile.mkdtemp())
     results = {}
-    for shape in options.shapes.split(","):
-        for units in map(int, options.units.split(",")):
-            for system in options.systems.split(","):
-                most = SHAPES[shape] if system == "ku-rag" else PEERS[system] * (shape == "chunk")
-                if units > most:
-                    continue
-                figures = measure(system, shape, units, parent)
-                results[f"{system}, {shape}, {units:,}"] = figures
-                print(system, shape, units, json.dumps(figures), flush=True)
-                if options.write:
-                    write(results)
+    sizes = [*map(int, options.units.split(","))]
+    runs = product(options.shapes.split(","), sizes, options.systems.split(","))
+    with tempfile.TemporaryDirectory() as temporary:
+        for shape, units, system in runs:
+            most = SHAPES[shape] if system == "ku-rag" else PEERS[system] * (shape == "chunk")
+            if units > most:
+                continue
+            figures = measure(system, shape, units, options.folder or Path(temporary))
+            results[f"{system}, {shape}, {units:,}"] = figures
+            print(system, shape, units, json.dumps(figures), flush=True)
+            if options.write:
+                write(results)
     print(table(results))
     return 0
 

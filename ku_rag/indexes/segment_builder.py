@@ -134,7 +134,7 @@ def _reserve_lists(
 ) -> list[NDArray[np.int64]]:
     """Return the list of each vector, int64[n] for each batch; allocate the lists at their size.
 
-    Lists that grow need up to twice the memory. A product of matrices takes .6 of the time of
+    Lists that grow need up to twice the memory. A product of matrices is faster than
     `index.quantizer.search`, which compares bytes.
     """
     faiss = faiss_module()

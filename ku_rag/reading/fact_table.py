@@ -30,8 +30,9 @@ _MOST_SOURCES = 100
 """The names of so many sources are read."""
 _RECORDS = (".csv", ".tsv", ".jsonl")
 _MOST_COLLECTIONS = 200
-"""So many sources, one of each collection or file, are looked at."""
+"""Largest number of folders and files of which a question looks at the names."""
 _MOST_MEMBERS = 50_000
+"""Largest number of sources of a collection."""
 _SOURCES_BETWEEN = (
     "SELECT u.row, s.uri, coalesce(u.name, '') FROM sources s LEFT JOIN units u ON u.row = s.unit "
     "WHERE s.uri >= ? AND s.uri < ? ORDER BY s.uri LIMIT ?"
@@ -259,21 +260,23 @@ class FactTable:
 
     @cached_property
     def _collections(self) -> dict[str, set[tuple[str, str]]]:
-        """The ranges of their uris, by noun; {} if there are many."""
+        """Ranges of uris of files of records and folders, by noun; {} if there are too many."""
         if FactReader(self.connection).kinds() != [ANY_KIND]:
             return {}
         ranges: dict[str, set[tuple[str, str]]] = {}
-        begin, labels = "", frozenset().union(*(stems(label.label) for label in self.labels))
+        begin = ""
         for _ in range(_MOST_COLLECTIONS):
             source = self.connection.execute(_SOURCES_BETWEEN, (begin, _LAST, 1)).fetchone()
             if source is None:
-                return {noun: ranges[noun] for noun in ranges.keys() - labels - CONTAINERS - {""}}
+                nouns = ranges.keys() - CONTAINERS - {""}
+                labels = (stems(label.label) for label in self.labels if nouns)
+                return {noun: ranges[noun] for noun in nouns.difference(*labels)}
             _, uri, name = source
             scheme, mark, _ = uri.partition(":")
             if mark and scheme in ("add", "update"):
                 begin = f"{scheme};"
                 continue
-            noun, start, end, is_nested = _collection(uri, name)
+            noun, start, end, is_nested = _collection_of(uri, name)
             ranges.setdefault(noun, set()).add((start, end))
             begin = end if is_nested else f"{uri}!"  # beside a file there may be folders
         return {}
@@ -295,7 +298,9 @@ class FactTable:
             sources = self.connection.execute(_SOURCES_BETWEEN, values).fetchall()
             for row, uri, name in sources:
                 is_called = stem("".join(words(name)[-1:])) == noun
-                if not (is_called if bounds is _ADDED else _collection(uri, name)[1:3] == bounds):
+                if not (
+                    is_called if bounds is _ADDED else _collection_of(uri, name)[1:3] == bounds
+                ):
                     return None  # a unit that was added, or a folder inside a folder
                 units += [row] if row is not None else []
             if len(sources) > _MOST_MEMBERS:
@@ -314,24 +319,26 @@ class FactTable:
         return self.called(rows, kinds, noun) if kinds else rows[:0]
 
 
-def _collection(uri: str, name: str) -> tuple[str, str, str, bool]:
-    """Return the collection of a source, of a unit of a name, and its range of uris.
+def _collection_of(uri: str, name: str) -> tuple[str, str, str, bool]:
+    """Return the file of records or folder of a source whose unit has a name.
 
-    The first item is the stem of its name if that ends in a plural, or "". The last one is whether
-    units have records or folders of their own in it.
+    Returns:
+        (stem of its last word if that is a plural, else ""; first and end of the range of its uris;
+        whether its units are records or have folders of their own).
     """
     file, mark, _ = uri.partition("#")
-    folder, _, last = file.rpartition("/")
+    folder, _, title = file.rpartition("/")
     is_nested = bool(mark) and file.endswith(_RECORDS)
     if is_nested:
-        title, start, end = last.rpartition(".")[0], f"{file}#", f"{file}$"
+        title, start, end = title.rpartition(".")[0], f"{file}#", f"{file}$"
     else:
         is_nested = name_key(folder.rpartition("/")[2]) == name_key(name)
         folder = folder.rpartition("/")[0] if is_nested else folder
         title, start, end = folder.rpartition("/")[2], f"{folder}/", f"{folder}0"
     parts = words(title)
-    is_plural = parts[-1:] != [] and len([*singulars(parts[-1])]) > 1 and "and" not in parts
-    return stem(parts[-1]) if is_plural else "", start, end, is_nested
+    last = parts[-1] if parts and "and" not in parts else ""
+    is_plural = len([*singulars(last)]) > 1 and not last.endswith(("ss", "us", "is"))
+    return stem(last) if is_plural else "", start, end, is_nested
 
 
 def _rows(labels: Sequence[Label]) -> tuple[int, ...]:

@@ -491,15 +491,17 @@ class UnitSetReader:
     def _every(self) -> Rows:
         """All units of the kinds, or of the collection, that the question names."""
         collection = self._collections.get(stem(self._thing))
-        of_kinds = self.table.of_kinds(self._kinds, self._noun)
-        return self._among(of_kinds if collection is None else collection)
+        if collection is None:
+            collection = self.table.of_kinds(self._kinds, self._noun)
+        return self._among(collection)
 
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
         units = self._among(units)
         # "Which lamps do not work?" asks for no works.
         if not self._noun or stem(self._thing) in self._noun:
-            return np.intersect1d(units, self._collections.get(stem(self._thing), units))
+            collection = self._collections.get(stem(self._thing))
+            return units if collection is None else np.intersect1d(units, collection)
         return self.table.called(units, self._kinds, self._noun)
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:

@@ -142,7 +142,7 @@ def read_clauses(clauses: str, when: str = "") -> Iterator[tuple[str, str]]:
 
 @cache
 def _clause_patterns() -> tuple[re.Pattern[str], ...]:
-    """Return `_CLAUSES`, compiled at the first use, which takes 15 ms."""
+    """Return `_CLAUSES`, compiled at the first use: it would slow each start."""
     return tuple(map(re.compile, _CLAUSES))
 
 

@@ -116,7 +116,7 @@ class Value(NamedTuple):
 
 @cache
 def _amount_pattern(kind: str) -> re.Pattern[str]:
-    """Return what matches amounts of a kind; compiled at its first use, which takes 3 ms."""
+    """Return what matches amounts of a kind; compiled at its first use."""
     units = "|".join(_UNITS[kind].replace("square ", "square~").split()).replace("~", " ")
     sums = rf"|[$€£] ?{_NUMBER}" if kind == "money" else ""
     return re.compile(rf"{_RANGE}[ -]?(?:{units})(?!\w){sums}")

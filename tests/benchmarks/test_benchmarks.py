@@ -54,6 +54,20 @@ def test_scale_is_measured(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_stage_that_is_missing(tmp_path):
+    base, file = tmp_path / "ku-rag-chunk-60", tmp_path / "ku-rag-chunk-60.json"
+    base.mkdir()
+    scale.stage("build", "ku-rag", systems.Data("chunk", 60), base)
+    before = {name: {name: -1.0} for name in ("build", "index", "ask")}
+    file.write_text(json.dumps(before))
+    figures = scale.measure("ku-rag", "chunk", 60, tmp_path)
+    assert [figures[name] for name in before] == [-1.0] * 3
+    assert {"add", "verify, s"} <= figures.keys()
+    assert "text" not in figures
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_recall_is_the_share_of_the_exact_ten():
     data = systems.Data("chunk", 500)
     _, texts, vectors = next(data.batches())
